@@ -1,0 +1,2 @@
+//! The dflash binary.
+fn main() {}
