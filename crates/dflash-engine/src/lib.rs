@@ -1,1 +1,31 @@
-//! dflash-engine
+//! The decode cycle of dflash.
+//!
+//! One request goes one way: [`Request`] → prefill → cycles of propose, verify, commit → [`Event`]s. Ids go
+//! in, ids come out; no text enters this crate. Plain decoding is the same loop with a width of one row.
+//!
+//! Whatever a proposer proposes and whatever width a policy picks, the committed ids are those of plain
+//! decoding: a row of the target depends on its prefix alone.
+
+mod commit;
+mod cost;
+mod cycle;
+mod decoder;
+mod error;
+mod event;
+mod guard;
+mod handle;
+mod prefill;
+pub mod proposer;
+mod request;
+mod sequence;
+mod width;
+
+pub use cost::{Curve, StepCosts};
+pub use decoder::{Decoder, DecoderOptions, VerifyMode};
+pub use error::EngineError;
+pub use event::{Cycle, Event, FinishReason, Stats};
+pub use guard::{TokenGuard, Verdict};
+pub use handle::{EngineHandle, Submission};
+pub use proposer::{Drafted, Offer, ProposeRequest, Proposer, ProposerState};
+pub use request::{Decoding, Request};
+pub use width::{Adaptive, Fixed, Outcome, Plan, WidthPolicy};

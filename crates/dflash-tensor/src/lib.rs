@@ -1,1 +1,28 @@
-//! dflash-tensor
+//! The seam of dflash: what models and backends agree on.
+//!
+//! Models describe a forward pass with the operations of [`Backend`]; a backend owns how the numbers are
+//! stored and computed. State of a sequence ([`SeqCache`]) lives here because operations append to it.
+//!
+//! This crate knows no model, no file and no thread.
+
+mod attention;
+mod backend;
+mod batch;
+mod cache;
+mod choice;
+mod error;
+mod format;
+mod rope;
+mod tensor;
+mod weight;
+
+pub use attention::{AttentionSpec, HeadNorm, Mask};
+pub use backend::{Activation, Backend, Pre, Tail};
+pub use batch::{Batch, Shape, Span};
+pub use cache::{BLOCK_POSITIONS, Keep, KvCache, KvGeometry, KvStore, LayerCache, SeqCache};
+pub use choice::{Choice, argmax};
+pub use error::BackendError;
+pub use format::{AffineScale, Format};
+pub use rope::{Rope, RopeScaling};
+pub use tensor::{Buffer, Tensor};
+pub use weight::{Part, PartData, PartShape, Weight};

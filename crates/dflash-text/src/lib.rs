@@ -1,1 +1,43 @@
-//! dflash-text
+//! Text on either side of the engine: what turns a request into token ids, and token ids into text.
+//!
+//! Nothing here knows about models, HTTP or the decode cycle, and no string goes further down than this crate.
+//!
+//! - [`Tokenizer`] reads a Hugging Face `tokenizer.json` or a GGUF vocabulary ([`GgufVocab`]).
+//! - [`ChatTemplate`] renders a conversation into a [`Rendered`] prompt, which remembers which control tokens
+//!   the *template* wrote, so that the same characters inside a message stay ordinary text.
+//! - [`Detokenizer`] turns committed ids into text, one id at a time, never splitting a character.
+//! - [`StopStrings`] cuts streamed text exactly before a stop string; [`TextGuard`] does so over token ids.
+
+mod byte_alphabet;
+mod chat_template;
+mod control;
+mod detokenizer;
+mod error;
+mod gguf_vocab;
+mod guard;
+mod jinja;
+mod jinja_lint;
+mod marked_source;
+mod message;
+mod pieces;
+mod pretokenizer;
+mod python_text;
+mod rendered;
+mod special_tokens;
+mod stop;
+mod strftime;
+mod tokenizer;
+mod tokenizer_config;
+
+pub use chat_template::{ChatTemplate, RenderRequest};
+pub use detokenizer::Detokenizer;
+pub use error::TextError;
+pub use gguf_vocab::GgufVocab;
+pub use guard::{GuardCheckpoint, TextGuard, Verdict};
+pub use message::Message;
+pub use pretokenizer::PreTokenizer;
+pub use rendered::{Rendered, Segment};
+pub use special_tokens::SpecialTokens;
+pub use stop::{StopPush, StopStrings};
+pub use tokenizer::Tokenizer;
+pub use tokenizer_config::TokenizerConfig;

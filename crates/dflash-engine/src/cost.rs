@@ -1,0 +1,144 @@
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use dflash_tensor::Shape;
+
+use crate::decoder::{Decoder, Scratch};
+use crate::{EngineError, ProposeRequest};
+
+/// Rows at which step times are measured.
+const WIDTHS: [usize; 5] = [1, 2, 4, 8, 16];
+/// Committed positions before the measured rows: short, since weights dominate a step.
+const CONTEXT: usize = 16;
+/// Repetitions; the fastest counts, as it is the one least disturbed.
+const REPETITIONS: usize = 3;
+
+/// Seconds by rows, linear between measured points and beyond the last one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    points: Vec<(usize, f64)>,
+}
+
+impl Curve {
+    /// Points by ascending rows.
+    ///
+    /// # Panics
+    /// Without points, or out of order.
+    pub fn new(points: Vec<(usize, f64)>) -> Self {
+        assert!(!points.is_empty() && points.is_sorted_by_key(|point| point.0), "ascending points");
+        Self { points }
+    }
+
+    /// Seconds at `rows`.
+    pub fn at(&self, rows: usize) -> f64 {
+        let after = self.points.partition_point(|point| point.0 < rows).clamp(1, self.points.len().max(2) - 1);
+        let (Some(&(x1, y1)), (x0, y0)) = (self.points.get(after), self.points[after - 1]) else {
+            return self.points[0].1;
+        };
+        (y0 + (y1 - y0) * (rows as f64 - x0 as f64) / (x1 - x0) as f64).max(0.0)
+    }
+
+    /// The measured points.
+    pub fn points(&self) -> &[(usize, f64)] {
+        &self.points
+    }
+}
+
+/// What a cycle costs on this machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepCosts {
+    /// A pass of the target with the choice at every row.
+    pub verify: Curve,
+    /// A proposal for so many rows, per proposer; `None` where it costs nothing worth measuring.
+    pub propose: Vec<Option<Curve>>,
+}
+
+impl StepCosts {
+    /// Seconds of a cycle.
+    pub fn cycle(&self, proposer: Option<usize>, width: usize) -> f64 {
+        let propose = proposer.and_then(|index| self.propose[index].as_ref());
+        self.verify.at(width) + propose.map_or(0.0, |curve| curve.at(width))
+    }
+
+    /// Measures a decoder's target and proposers, on a short sequence of its own.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn measure(decoder: &Decoder) -> Result<Self, EngineError> {
+        let mut scratch = decoder.scratch();
+        let widths = || WIDTHS.into_iter().filter(|&width| width <= decoder.options().max_width());
+        let verify = widths().map(|width| Ok((width, verify_seconds(decoder, &mut scratch, width)?)));
+        let verify = Curve::new(verify.collect::<Result<_, EngineError>>()?);
+        let propose = decoder.proposers().iter().enumerate().map(|(index, proposer)| {
+            if !proposer.costly() {
+                return Ok(None);
+            }
+            let points = widths()
+                .filter(|&width| width > 1)
+                .map(|width| Ok((width, propose_seconds(decoder, &mut scratch, index, width)?)));
+            let points = points.collect::<Result<Vec<_>, EngineError>>()?;
+            Ok((!points.is_empty()).then(|| Curve::new(points)))
+        });
+        Ok(Self { verify, propose: propose.collect::<Result<_, EngineError>>()? })
+    }
+}
+
+fn fastest(mut once: impl FnMut() -> Result<(), EngineError>) -> Result<f64, EngineError> {
+    let mut best = f64::INFINITY;
+    for _ in 0..REPETITIONS {
+        let began = Instant::now();
+        once()?;
+        best = best.min(began.elapsed().as_secs_f64());
+    }
+    Ok(best)
+}
+
+fn verify_seconds(decoder: &Decoder, scratch: &mut Scratch, width: usize) -> Result<f64, EngineError> {
+    let mut cache = decoder.target().new_cache();
+    let mut pass = |rows: usize, accept: usize| {
+        scratch.batch.clear();
+        scratch.batch.push(&vec![0; rows], cache.len(), Shape::Chain);
+        cache.begin_verify(rows);
+        decoder.forward(scratch, &mut cache, true);
+        cache.accept_chain(accept);
+        decoder.choose_all(scratch)
+    };
+    pass(CONTEXT, CONTEXT)?;
+    fastest(|| pass(width, 0))
+}
+
+fn propose_seconds(
+    decoder: &Decoder,
+    scratch: &mut Scratch,
+    index: usize,
+    width: usize,
+) -> Result<f64, EngineError> {
+    let proposer = &decoder.proposers()[index];
+    let mut state = proposer.new_state();
+    let mut cache = decoder.target().new_cache();
+    let ids = [0; CONTEXT + 1];
+    scratch.batch.clear();
+    scratch.batch.push(&ids[..CONTEXT], 0, Shape::Chain);
+    cache.begin_verify(CONTEXT);
+    decoder.forward(scratch, &mut cache, true);
+    proposer.observe(&mut state, scratch.tapped(), 0..CONTEXT, 0);
+    fastest(|| {
+        scratch.drafted.clear();
+        let drafted = &mut scratch.drafted;
+        Ok(proposer.propose(&mut [ProposeRequest { state: &mut state, ids: &ids, width, drafted }])?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Curve;
+
+    #[test]
+    fn linear_between_points_and_beyond() {
+        let curve = Curve::new(vec![(1, 1.0), (2, 1.5), (4, 2.5)]);
+        assert_eq!([1, 2, 3, 4, 8].map(|rows| curve.at(rows)), [1.0, 1.5, 2.0, 2.5, 4.5]);
+        assert_eq!(Curve::new(vec![(1, 3.0)]).at(9), 3.0);
+        assert_eq!(Curve::new(vec![(2, 1.0), (4, 2.0)]).at(1), 0.5);
+    }
+}

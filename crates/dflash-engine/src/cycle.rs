@@ -1,0 +1,121 @@
+use std::ops::Range;
+
+use dflash_tensor::Shape;
+
+use crate::commit::commit;
+use crate::decoder::{Decoder, Scratch};
+use crate::sequence::Sequence;
+use crate::{Cycle, EngineError, Event, Offer, Outcome, Plan, ProposeRequest};
+
+/// Takes an event; false when nobody listens any more.
+pub(crate) type Emit<'a> = dyn FnMut(Event) -> bool + 'a;
+
+/// One cycle: propose, verify, commit. Returns false when nobody listens any more.
+pub(crate) fn cycle(
+    decoder: &Decoder,
+    scratch: &mut Scratch,
+    seq: &mut Sequence,
+    emit: &mut Emit<'_>,
+) -> Result<bool, EngineError> {
+    let (plan, class) = plan(decoder, seq);
+    propose(decoder, scratch, seq, &plan)?;
+    let width = scratch.drafted.len() + 1;
+    verify(decoder, scratch, seq)?;
+
+    let accepted = accept_length(scratch);
+    scratch.accepted.clear();
+    scratch.accepted.extend(scratch.drafted.iter().take(accepted).map(|drafted| drafted.id));
+    scratch.accepted.push(scratch.choices[accepted].id);
+    let committed = commit(seq, &scratch.accepted);
+    seq.cache.accept_chain(committed.ids);
+    debug_assert_eq!(seq.cache.len() + 1, seq.ids.len(), "the staged token alone is not in the cache");
+
+    let proposer = plan.proposer.filter(|_| width > 1);
+    let cycle = Cycle {
+        proposer: proposer.map(|index| decoder.proposers()[index].name()),
+        width,
+        accepted: accepted.min(committed.delivered),
+        committed: committed.delivered,
+    };
+    seq.stats.count(&cycle);
+    let ids = scratch.accepted[..committed.delivered].to_vec();
+    if !(ids.is_empty() || emit(Event::Tokens(ids))) || !emit(Event::Cycle(cycle)) {
+        return Ok(false);
+    }
+    if seq.finish.is_none() {
+        observe(decoder, scratch, seq, 0..committed.ids, 0);
+        seq.policy.record(&Outcome { proposer, class, width, accepted });
+    }
+    Ok(true)
+}
+
+/// Asks every proposer what it has, and the policy what to do with it.
+fn plan(decoder: &Decoder, seq: &mut Sequence) -> (Plan, usize) {
+    // A cycle commits up to `width` ids and feeds `width` rows, so the budget bounds both.
+    let limit = seq.remaining().min(decoder.options().max_width()).max(1);
+    if limit == 1 || seq.proposers.is_empty() {
+        return (Plan::PLAIN, 0);
+    }
+    let offers: Vec<Offer> = decoder
+        .proposers()
+        .iter()
+        .zip(&mut seq.proposers)
+        .map(|(proposer, state)| proposer.offer(state, &seq.ids))
+        .collect();
+    let plan = seq.policy.plan(&offers, limit);
+    let class = plan.proposer.map_or(0, |index| offers[index].class);
+    (plan, class)
+}
+
+/// Fills `scratch.drafted` with ids the target can verify.
+fn propose(
+    decoder: &Decoder,
+    scratch: &mut Scratch,
+    seq: &mut Sequence,
+    plan: &Plan,
+) -> Result<(), EngineError> {
+    scratch.drafted.clear();
+    let Some(index) = plan.proposer.filter(|_| plan.width > 1) else { return Ok(()) };
+    let request = ProposeRequest {
+        state: &mut seq.proposers[index],
+        ids: &seq.ids,
+        width: plan.width,
+        drafted: &mut scratch.drafted,
+    };
+    decoder.proposers()[index].propose(&mut [request])?;
+    let vocab = decoder.target().spec().vocab;
+    let valid = scratch.drafted.iter().take_while(|drafted| (drafted.id as usize) < vocab).count();
+    scratch.drafted.truncate(valid.min(plan.width - 1));
+    Ok(())
+}
+
+/// One pass of the target over the staged token and the drafted ids.
+fn verify(decoder: &Decoder, scratch: &mut Scratch, seq: &mut Sequence) -> Result<(), EngineError> {
+    scratch.rows.clear();
+    scratch.rows.push(seq.staged());
+    scratch.rows.extend(scratch.drafted.iter().map(|drafted| drafted.id));
+    scratch.batch.clear();
+    scratch.batch.push(&scratch.rows, seq.cache.len(), Shape::Chain);
+    seq.cache.begin_verify(scratch.rows.len());
+    decoder.forward(scratch, &mut seq.cache, !seq.proposers.is_empty());
+    decoder.choose_all(scratch)
+}
+
+/// Drafted ids that equal the target's own choices, from the first on.
+fn accept_length(scratch: &Scratch) -> usize {
+    let pairs = scratch.drafted.iter().zip(&scratch.choices);
+    pairs.take_while(|(drafted, choice)| drafted.id == choice.id).count()
+}
+
+/// Shows the committed rows of the last pass to every proposer.
+pub(crate) fn observe(
+    decoder: &Decoder,
+    scratch: &Scratch,
+    seq: &mut Sequence,
+    rows: Range<usize>,
+    upcoming: usize,
+) {
+    for (proposer, state) in decoder.proposers().iter().zip(&mut seq.proposers) {
+        proposer.observe(state, scratch.tapped(), rows.clone(), upcoming);
+    }
+}

@@ -1,0 +1,262 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use dflash_models::{Taps, Target, Workspace};
+use dflash_tensor::{Batch, Choice, SeqCache, Tensor};
+
+use crate::commit::commit;
+use crate::cycle::{Emit, cycle};
+use crate::prefill::prefill;
+use crate::sequence::Sequence;
+use crate::{
+    Adaptive, Decoding, Drafted, EngineError, Event, FinishReason, Fixed, Proposer, Request, Stats,
+    StepCosts, WidthPolicy,
+};
+
+/// How the width of a cycle is picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VerifyMode {
+    /// By measured costs and acceptance.
+    Adaptive,
+    /// Always the whole block.
+    Fixed,
+    /// Never more than one row.
+    Off,
+}
+
+/// Settings of a decoder; none of them changes an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecoderOptions {
+    /// Prompt rows per pass.
+    pub prefill_chunk: usize,
+    /// Rows of a block, the staged token's included.
+    pub block: usize,
+    /// Rows verified at most; 0 for the block.
+    pub verify_cap: usize,
+    /// Width policy.
+    pub mode: VerifyMode,
+}
+
+impl DecoderOptions {
+    /// Rows a cycle verifies at most.
+    pub fn max_width(&self) -> usize {
+        let block = self.block.max(1);
+        if self.verify_cap == 0 { block } else { block.min(self.verify_cap) }
+    }
+}
+
+type NewPolicy = dyn Fn(&Decoder) -> Box<dyn WidthPolicy> + Send + Sync;
+
+/// A target with its proposers: everything that decoding needs besides the sequences.
+pub struct Decoder {
+    target: Box<dyn Target>,
+    proposers: Vec<Box<dyn Proposer>>,
+    options: DecoderOptions,
+    costs: Option<Arc<StepCosts>>,
+    policy: Box<NewPolicy>,
+}
+
+/// Storage of the one pass at a time, reused from step to step.
+pub(crate) struct Scratch {
+    pub workspace: Workspace,
+    pub taps: Option<Taps>,
+    pub batch: Batch,
+    pub rows: Vec<u32>,
+    pub drafted: Vec<Drafted>,
+    pub accepted: Vec<u32>,
+    pub choices: Vec<Choice>,
+    all_rows: Vec<usize>,
+}
+
+impl Scratch {
+    /// Tapped rows of the last pass.
+    pub fn tapped(&self) -> Option<&Tensor> {
+        self.taps.as_ref().map(Taps::rows)
+    }
+}
+
+impl Decoder {
+    /// A decoder with the policy of `options.mode`. Adaptive widths need [`Decoder::set_costs`] first;
+    /// until then every step is plain.
+    pub fn new(target: Box<dyn Target>, proposers: Vec<Box<dyn Proposer>>, options: DecoderOptions) -> Self {
+        Self { target, proposers, options, costs: None, policy: Box::new(policy_of_mode) }
+    }
+
+    /// Replaces the width policy of new sequences.
+    pub fn with_policy(
+        mut self,
+        policy: impl Fn(&Decoder) -> Box<dyn WidthPolicy> + Send + Sync + 'static,
+    ) -> Self {
+        self.policy = Box::new(policy);
+        self
+    }
+
+    /// What cycles cost here, see [`StepCosts::measure`].
+    pub fn set_costs(&mut self, costs: StepCosts) {
+        self.costs = Some(Arc::new(costs));
+    }
+
+    /// What cycles cost here, if known.
+    pub fn costs(&self) -> Option<&StepCosts> {
+        self.costs.as_deref()
+    }
+
+    /// The target.
+    pub fn target(&self) -> &dyn Target {
+        self.target.as_ref()
+    }
+
+    /// The proposers.
+    pub fn proposers(&self) -> &[Box<dyn Proposer>] {
+        &self.proposers
+    }
+
+    /// The settings.
+    pub fn options(&self) -> &DecoderOptions {
+        &self.options
+    }
+
+    /// Decodes one request; every event goes to `emit`, which returns false to cancel. The last event is
+    /// `Finished`, unless the request was cancelled or failed.
+    ///
+    /// # Errors
+    /// A prompt that cannot be continued, or the backend's error.
+    pub fn decode(&self, request: Request, emit: &mut dyn FnMut(Event) -> bool) -> Result<(), EngineError> {
+        self.decode_with(&mut self.scratch(), request, emit)
+    }
+
+    pub(crate) fn decode_with(
+        &self,
+        scratch: &mut Scratch,
+        request: Request,
+        emit: &mut Emit<'_>,
+    ) -> Result<(), EngineError> {
+        let mut seq = self.admit(request)?;
+        let began = Instant::now();
+        let Some(first) = prefill(self, scratch, &mut seq, emit)? else { return Ok(()) };
+        seq.stats.prefill_s = began.elapsed().as_secs_f64();
+        let began = Instant::now();
+        if !self.first(&mut seq, first, emit) {
+            return Ok(());
+        }
+        while seq.finish.is_none() {
+            if !cycle(self, scratch, &mut seq, emit)? {
+                return Ok(());
+            }
+        }
+        seq.stats.decode_s = began.elapsed().as_secs_f64();
+        let reason = seq.finish.unwrap_or(FinishReason::Length);
+        emit(Event::Finished { reason, stats: seq.stats });
+        Ok(())
+    }
+
+    /// Logits of the position after `ids`, computed afresh.
+    ///
+    /// # Errors
+    /// A prompt that cannot be continued.
+    pub fn logits_after(&self, ids: &[u32]) -> Result<Vec<f32>, EngineError> {
+        let mut seq = self.admit(Request { decoding: Decoding::Plain, ..Request::new(ids.to_vec(), 1) })?;
+        let mut scratch = self.scratch();
+        prefill(self, &mut scratch, &mut seq, &mut |_| true)?;
+        let backend = self.target.backend();
+        let mut out = backend.tensor(1, self.target.head().rows());
+        self.target.logits(&scratch.workspace, &[scratch.batch.rows() - 1], &mut out);
+        let mut logits = backend.read(&out, 0);
+        logits.truncate(self.target.spec().vocab);
+        Ok(logits)
+    }
+
+    /// The choice after the prompt is committed and emitted at once: it is the first staged token.
+    fn first(&self, seq: &mut Sequence, id: u32, emit: &mut Emit<'_>) -> bool {
+        if seq.budget == 0 {
+            seq.finish = Some(FinishReason::Length);
+            return true;
+        }
+        commit(seq, &[id]).delivered == 0 || emit(Event::Tokens(vec![id]))
+    }
+
+    fn admit(&self, request: Request) -> Result<Sequence, EngineError> {
+        let spec = self.target.spec();
+        let (prompt, context) = (request.prompt.len(), spec.context);
+        if prompt == 0 {
+            return Err(EngineError::EmptyPrompt);
+        }
+        if prompt >= context && request.max_tokens > 0 || prompt > context {
+            return Err(EngineError::PromptTooLong { prompt, context });
+        }
+        let unknown = request.prompt.iter().position(|&id| id as usize >= spec.vocab);
+        if let Some(position) = unknown {
+            let id = request.prompt[position];
+            return Err(EngineError::UnknownId { id, position, vocab: spec.vocab });
+        }
+        let speculative = request.decoding == Decoding::Speculative && self.options.mode != VerifyMode::Off;
+        let proposers = if speculative { &self.proposers[..] } else { &[] };
+        Ok(Sequence {
+            prompt,
+            budget: request.max_tokens.min(context - prompt),
+            ids: request.prompt,
+            stop_ids: request.stop_ids,
+            guard: request.guard,
+            cache: self.target.new_cache(),
+            proposers: proposers.iter().map(|proposer| proposer.new_state()).collect(),
+            policy: (self.policy)(self),
+            finish: None,
+            stats: Stats { prompt_tokens: prompt, ..Stats::default() },
+        })
+    }
+
+    pub(crate) fn scratch(&self) -> Scratch {
+        let layers = self.proposers.iter().map(|proposer| proposer.taps()).find(|taps| !taps.is_empty());
+        Scratch {
+            workspace: self.target.workspace(),
+            taps: layers.map(|layers| Taps::new(self.target(), layers)),
+            batch: Batch::new(),
+            rows: Vec::new(),
+            drafted: Vec::new(),
+            accepted: Vec::new(),
+            choices: Vec::new(),
+            all_rows: Vec::new(),
+        }
+    }
+
+    /// Runs `scratch.batch` through the target, with taps for the proposers when `tapped`.
+    pub(crate) fn forward(&self, scratch: &mut Scratch, cache: &mut SeqCache, tapped: bool) {
+        let taps = scratch.taps.as_mut().filter(|_| tapped);
+        self.target.forward(&mut scratch.workspace, &scratch.batch, &mut [cache], taps);
+    }
+
+    /// The target's choice at every row of the last pass.
+    pub(crate) fn choose_all(&self, scratch: &mut Scratch) -> Result<(), EngineError> {
+        scratch.all_rows.clear();
+        scratch.all_rows.extend(0..scratch.batch.rows());
+        scratch.choices.clear();
+        Ok(self.target.choose(&scratch.workspace, &scratch.all_rows, &mut scratch.choices)?)
+    }
+
+    /// The target's choice at one row of the last pass.
+    pub(crate) fn choose_row(&self, scratch: &mut Scratch, row: usize) -> Result<u32, EngineError> {
+        scratch.choices.clear();
+        self.target.choose(&scratch.workspace, &[row], &mut scratch.choices)?;
+        Ok(scratch.choices[0].id)
+    }
+}
+
+fn policy_of_mode(decoder: &Decoder) -> Box<dyn WidthPolicy> {
+    let width = decoder.options.max_width();
+    match (decoder.options.mode, &decoder.costs) {
+        (VerifyMode::Adaptive, Some(costs)) => {
+            let priors: Vec<Vec<f32>> = decoder
+                .proposers
+                .iter()
+                .map(|proposer| (0..proposer.classes()).map(|class| proposer.prior(class)).collect())
+                .collect();
+            Box::new(Adaptive::new(Arc::clone(costs), decoder.options.block, &priors))
+        }
+        (VerifyMode::Fixed, _) => {
+            let mut order: Vec<usize> = (0..decoder.proposers.len()).collect();
+            order.sort_by_key(|&index| decoder.proposers[index].costly());
+            Box::new(Fixed::new(width, order))
+        }
+        _ => Box::new(Fixed::new(1, Vec::new())),
+    }
+}

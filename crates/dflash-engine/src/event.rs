@@ -1,0 +1,110 @@
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::EngineError;
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishReason {
+    /// A stop id or the guard.
+    Stop,
+    /// `max_tokens` or the context of the model.
+    Length,
+}
+
+/// One propose-verify-commit cycle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cycle {
+    /// Proposer of the drafted ids; `None` for a plain step.
+    pub proposer: Option<&'static str>,
+    /// Rows verified, the staged token's included.
+    pub width: usize,
+    /// Drafted ids that equalled the target's choices.
+    pub accepted: usize,
+    /// Ids delivered.
+    pub committed: usize,
+}
+
+/// What a request took, counted in delivered ids.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Stats {
+    /// Ids of the prompt.
+    pub prompt_tokens: usize,
+    /// Ids delivered.
+    pub completion_tokens: usize,
+    /// Seconds from start to the first id's choice.
+    pub prefill_s: f64,
+    /// Seconds from the first id to the last.
+    pub decode_s: f64,
+    /// Target passes after prefill.
+    pub cycles: usize,
+    /// Drafted ids that were verified.
+    pub drafted: usize,
+    /// Drafted ids that were accepted.
+    pub accepted: usize,
+    /// Cycles by rows verified.
+    pub cycles_by_width: BTreeMap<usize, usize>,
+    /// Cycles by proposer.
+    pub cycles_by_proposer: BTreeMap<&'static str, usize>,
+}
+
+impl Stats {
+    /// Ids after the first one, per second after prefill.
+    pub fn decode_tokens_per_second(&self) -> f64 {
+        ratio(self.completion_tokens.saturating_sub(1) as f64, self.decode_s)
+    }
+
+    /// Delivered ids per cycle, the one from prefill included.
+    pub fn tokens_per_cycle(&self) -> f64 {
+        ratio(self.completion_tokens as f64, self.cycles as f64)
+    }
+
+    /// Accepted drafted ids over delivered ids, as the reference defines it.
+    pub fn acceptance_ratio(&self) -> f64 {
+        ratio(self.accepted as f64, self.completion_tokens as f64)
+    }
+
+    /// Accepted over verified drafted ids.
+    pub fn acceptance_per_drafted(&self) -> f64 {
+        ratio(self.accepted as f64, self.drafted as f64)
+    }
+
+    pub(crate) fn count(&mut self, cycle: &Cycle) {
+        self.cycles += 1;
+        self.drafted += cycle.width - 1;
+        self.accepted += cycle.accepted;
+        *self.cycles_by_width.entry(cycle.width).or_default() += 1;
+        *self.cycles_by_proposer.entry(cycle.proposer.unwrap_or("none")).or_default() += 1;
+    }
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// What a request tells its consumer, in order; the last one is `Finished` or `Failed`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// Prompt ids that went through the target so far.
+    PrefillProgress {
+        /// Done.
+        done: usize,
+        /// Ids of the prompt.
+        total: usize,
+    },
+    /// Ids committed together.
+    Tokens(Vec<u32>),
+    /// A cycle ended; its ids went out before.
+    Cycle(Cycle),
+    /// The answer is complete.
+    Finished {
+        /// Why.
+        reason: FinishReason,
+        /// What it took.
+        stats: Stats,
+    },
+    /// The request failed; ids delivered before stay valid.
+    Failed(EngineError),
+}

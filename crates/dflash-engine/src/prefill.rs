@@ -1,0 +1,33 @@
+use dflash_tensor::Shape;
+
+use crate::cycle::{Emit, observe};
+use crate::decoder::{Decoder, Scratch};
+use crate::sequence::Sequence;
+use crate::{EngineError, Event};
+
+/// Runs the prompt through the target in chunks and returns the choice after its last position.
+///
+/// The chunks change no bit of it: prefill, verify and plain decoding are the same forward.
+pub(crate) fn prefill(
+    decoder: &Decoder,
+    scratch: &mut Scratch,
+    seq: &mut Sequence,
+    emit: &mut Emit<'_>,
+) -> Result<Option<u32>, EngineError> {
+    let total = seq.prompt;
+    for start in (0..total).step_by(decoder.options().prefill_chunk) {
+        let end = (start + decoder.options().prefill_chunk).min(total);
+        let chunk = &seq.ids[start..end];
+        scratch.batch.clear();
+        scratch.batch.push(chunk, start, Shape::Chain);
+        seq.cache.begin_verify(chunk.len());
+        decoder.forward(scratch, &mut seq.cache, !seq.proposers.is_empty());
+        seq.cache.accept_chain(chunk.len());
+        observe(decoder, scratch, seq, 0..end - start, total - end);
+        if !emit(Event::PrefillProgress { done: end, total }) {
+            return Ok(None);
+        }
+    }
+    let last = scratch.batch.rows() - 1;
+    decoder.choose_row(scratch, last).map(Some)
+}

@@ -1,0 +1,84 @@
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dflash_models::{Draft, DraftState, DraftWorkspace};
+use dflash_tensor::{BackendError, Tensor};
+
+use super::{Drafted, Offer, ProposeRequest, Proposer, ProposerState};
+
+/// The DFlash draft (arXiv 2602.06036): one pass over the staged token and mask tokens drafts a block.
+pub struct BlockDiffusion {
+    draft: Draft,
+    /// Scratch of the one thread that decodes.
+    workspace: Mutex<DraftWorkspace>,
+}
+
+impl BlockDiffusion {
+    /// Wraps a loaded draft.
+    pub fn new(draft: Draft) -> Self {
+        let workspace = Mutex::new(draft.workspace());
+        Self { draft, workspace }
+    }
+
+    /// The draft.
+    pub fn draft(&self) -> &Draft {
+        &self.draft
+    }
+}
+
+impl BlockDiffusion {
+    /// A panic in an earlier request leaves nothing in the scratch that the next pass would read.
+    fn workspace(&self) -> MutexGuard<'_, DraftWorkspace> {
+        self.workspace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn downcast(state: &mut ProposerState) -> &mut DraftState {
+    state.downcast_mut().expect("state of this proposer")
+}
+
+impl Proposer for BlockDiffusion {
+    fn name(&self) -> &'static str {
+        "draft"
+    }
+
+    fn new_state(&self) -> ProposerState {
+        Box::new(self.draft.new_state())
+    }
+
+    fn taps(&self) -> &[usize] {
+        &self.draft.spec().taps
+    }
+
+    fn costly(&self) -> bool {
+        true
+    }
+
+    fn observe(&self, state: &mut ProposerState, taps: Option<&Tensor>, rows: Range<usize>, upcoming: usize) {
+        let taps = taps.expect("the target taps the layers this draft asks for");
+        let mut workspace = self.workspace();
+        self.draft.observe(&mut workspace, downcast(state), taps, rows, upcoming);
+    }
+
+    fn offer(&self, _: &mut ProposerState, _: &[u32]) -> Offer {
+        Offer { ids: self.draft.spec().block - 1, class: 0 }
+    }
+
+    fn propose(&self, requests: &mut [ProposeRequest<'_>]) -> Result<(), BackendError> {
+        let mut workspace = self.workspace();
+        // Sequences of one width share a pass; a width of its own is a pass of its own.
+        let mut choices = Vec::new();
+        for request in requests {
+            let staged = *request.ids.last().expect("a staged token");
+            choices.clear();
+            let state = downcast(request.state);
+            self.draft.propose(&mut workspace, &mut [state], &[staged], request.width, &mut choices)?;
+            let drafted = choices[0].iter().map(|choice| Drafted {
+                id: choice.id,
+                probability: choice.probability(),
+            });
+            request.drafted.extend(drafted);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! Who proposes the ids that the target verifies. A new kind is a new file.
+
+use std::any::Any;
+use std::ops::Range;
+
+use dflash_tensor::{BackendError, Tensor};
+
+mod block_diffusion;
+mod context_copy;
+
+pub use block_diffusion::BlockDiffusion;
+pub use context_copy::ContextCopy;
+
+/// What a proposer remembers of one sequence; lives in the sequence, so that proposers are immutable.
+pub type ProposerState = Box<dyn Any + Send>;
+
+/// What a proposer could draft next, before any work is done for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offer {
+    /// Ids it could draft at most; 0 when it has nothing to say.
+    pub ids: usize,
+    /// Kind of evidence behind it, below [`Proposer::classes`]; acceptance is measured per class.
+    pub class: usize,
+}
+
+/// A drafted id. An id outside of the vocabulary counts as rejected, as do all after it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Drafted {
+    /// The id.
+    pub id: u32,
+    /// The proposer's own probability of it.
+    pub probability: f32,
+}
+
+/// One sequence that wants drafted ids.
+pub struct ProposeRequest<'a> {
+    /// The sequence's state of this proposer.
+    pub state: &'a mut ProposerState,
+    /// Prompt and committed ids; the last one is the staged token.
+    pub ids: &'a [u32],
+    /// Rows the target will verify: `width - 1` drafted ids are wanted.
+    pub width: usize,
+    /// Takes the drafted ids.
+    pub drafted: &'a mut Vec<Drafted>,
+}
+
+/// Proposes the next ids of sequences. What it proposes can cost time, never change the text.
+pub trait Proposer: Send + Sync {
+    /// Name in statistics.
+    fn name(&self) -> &'static str;
+
+    /// State of a new sequence.
+    fn new_state(&self) -> ProposerState;
+
+    /// Target layers whose outputs it wants to see, in the order of [`Proposer::observe`]'s columns.
+    fn taps(&self) -> &[usize] {
+        &[]
+    }
+
+    /// Classes of its offers.
+    fn classes(&self) -> usize {
+        1
+    }
+
+    /// Probability that the first drafted id of a class is accepted, until it was measured.
+    fn prior(&self, _class: usize) -> f32 {
+        0.5
+    }
+
+    /// Whether a proposal costs about as much as a step of the target, so that its time must be measured.
+    fn costly(&self) -> bool {
+        false
+    }
+
+    /// Rows of the target became committed: `taps` holds one row per committed position, in order, of which
+    /// `rows` are new; `upcoming` more will follow before anything is proposed.
+    fn observe(&self, state: &mut ProposerState, taps: Option<&Tensor>, rows: Range<usize>, upcoming: usize);
+
+    /// What it could draft after `ids` (the last one is the staged token).
+    fn offer(&self, state: &mut ProposerState, ids: &[u32]) -> Offer;
+
+    /// Drafts for all sequences in one call.
+    ///
+    /// # Errors
+    /// The backend's.
+    fn propose(&self, requests: &mut [ProposeRequest<'_>]) -> Result<(), BackendError>;
+}

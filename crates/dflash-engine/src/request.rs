@@ -1,0 +1,32 @@
+use crate::TokenGuard;
+
+/// How a request is decoded. The ids are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Decoding {
+    /// With the engine's proposers and width policy.
+    #[default]
+    Speculative,
+    /// One row at a time, nothing proposed and nothing tapped.
+    Plain,
+}
+
+/// A greedy decoding request.
+pub struct Request {
+    /// Token ids to continue; not empty.
+    pub prompt: Vec<u32>,
+    /// Ids at most; the context of the model limits it further.
+    pub max_tokens: usize,
+    /// Ids that end the answer; the first one produced is delivered as its last id.
+    pub stop_ids: Vec<u32>,
+    /// Ends the answer by other means, such as stop strings.
+    pub guard: Option<Box<dyn TokenGuard>>,
+    /// Speculative or plain.
+    pub decoding: Decoding,
+}
+
+impl Request {
+    /// A speculative request without stop ids.
+    pub fn new(prompt: Vec<u32>, max_tokens: usize) -> Self {
+        Self { prompt, max_tokens, stop_ids: Vec::new(), guard: None, decoding: Decoding::default() }
+    }
+}

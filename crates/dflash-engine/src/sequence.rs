@@ -1,0 +1,48 @@
+use dflash_tensor::SeqCache;
+
+use crate::event::Stats;
+use crate::{FinishReason, ProposerState, TokenGuard, WidthPolicy};
+
+/// One request in decoding: plain data.
+///
+/// Invariant between cycles: `cache.len() == ids.len() - 1`. The last id is the staged token, committed but
+/// not yet in the cache.
+pub(crate) struct Sequence {
+    /// Prompt and committed ids.
+    pub ids: Vec<u32>,
+    /// Ids of the prompt.
+    pub prompt: usize,
+    /// Ids that may be delivered, the model's context considered.
+    pub budget: usize,
+    /// Ids that end the answer.
+    pub stop_ids: Vec<u32>,
+    /// Other ends.
+    pub guard: Option<Box<dyn TokenGuard>>,
+    /// The target's state.
+    pub cache: SeqCache,
+    /// One state per proposer in use.
+    pub proposers: Vec<ProposerState>,
+    /// Picks proposer and width.
+    pub policy: Box<dyn WidthPolicy>,
+    /// Why it ended.
+    pub finish: Option<FinishReason>,
+    /// Counts so far.
+    pub stats: Stats,
+}
+
+impl Sequence {
+    /// Ids delivered.
+    pub fn delivered(&self) -> usize {
+        self.stats.completion_tokens
+    }
+
+    /// Ids that may still be delivered.
+    pub fn remaining(&self) -> usize {
+        self.budget - self.delivered()
+    }
+
+    /// The staged token.
+    pub fn staged(&self) -> u32 {
+        *self.ids.last().expect("a sequence has ids")
+    }
+}

@@ -1,0 +1,252 @@
+use std::any::Any;
+use std::sync::Arc;
+
+/// Absolute positions in a K/V block: the chunk of attention's running softmax and the unit of sharing.
+pub const BLOCK_POSITIONS: usize = 64;
+
+/// Key/value heads of a layer and their width.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KvGeometry {
+    /// Key/value heads.
+    pub heads: usize,
+    /// Width of a head.
+    pub dim: usize,
+}
+
+/// Which committed positions a layer keeps: the first `sink` and the last `tail`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    /// Leading positions.
+    pub sink: usize,
+    /// Trailing positions.
+    pub tail: usize,
+}
+
+/// A backend's storage of [`BLOCK_POSITIONS`] K/V rows of one layer, f16, rounded once when written.
+pub trait KvStore: Any + Send + Sync {
+    /// For the backend's downcast.
+    fn as_any(&self) -> &dyn Any;
+    /// For the backend's downcast.
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+    /// A deep copy.
+    fn copy(&self) -> Box<dyn KvStore>;
+    /// Copies one row of `source` into slot `slot`.
+    fn copy_row(&mut self, slot: usize, source: &dyn KvStore, source_slot: usize);
+    /// Bytes held.
+    fn bytes(&self) -> usize;
+}
+
+/// Keys and values of one layer in blocks of absolute positions.
+///
+/// Blocks are shared by reference between snapshots; a shared block is copied before it is written.
+#[derive(Clone)]
+pub struct KvCache {
+    geometry: KvGeometry,
+    keep: Option<Keep>,
+    blocks: Vec<Option<Arc<Box<dyn KvStore>>>>,
+    /// Rows of a tree under verification, slot = row of the span; a chain goes to `blocks` directly.
+    tree: Vec<Arc<Box<dyn KvStore>>>,
+}
+
+impl KvCache {
+    /// An empty cache; `keep` drops blocks that no row can see any more.
+    pub fn new(geometry: KvGeometry, keep: Option<Keep>) -> Self {
+        Self { geometry, keep, blocks: Vec::new(), tree: Vec::new() }
+    }
+
+    /// Heads and width.
+    pub fn geometry(&self) -> KvGeometry {
+        self.geometry
+    }
+
+    /// The block of positions `64*index..`, if any of it was written and kept.
+    pub fn block(&self, index: usize) -> Option<&dyn KvStore> {
+        self.blocks.get(index)?.as_deref().map(|store| store.as_ref())
+    }
+
+    /// The block of positions `64*index..` for writing; `make` creates it when absent.
+    pub fn block_mut(&mut self, index: usize, make: impl FnOnce() -> Box<dyn KvStore>) -> &mut dyn KvStore {
+        if self.blocks.len() <= index {
+            self.blocks.resize_with(index + 1, || None);
+        }
+        writable(self.blocks[index].get_or_insert_with(|| Arc::new(make())))
+    }
+
+    /// Block `index` of the rows of a tree: rows `64*index..` of the span.
+    pub fn tree_block(&self, index: usize) -> Option<&dyn KvStore> {
+        self.tree.get(index).map(|store| store.as_ref().as_ref())
+    }
+
+    /// Block `index` of the rows of a tree for writing; blocks are made in order.
+    pub fn tree_block_mut(
+        &mut self,
+        index: usize,
+        make: impl FnOnce() -> Box<dyn KvStore>,
+    ) -> &mut dyn KvStore {
+        if self.tree.len() == index {
+            self.tree.push(Arc::new(make()));
+        }
+        writable(&mut self.tree[index])
+    }
+
+    fn accept_tree(&mut self, len: usize, path: &[usize]) {
+        for (offset, &row) in path.iter().enumerate() {
+            let source = Arc::clone(&self.tree[row / BLOCK_POSITIONS]);
+            let position = len + offset;
+            let target = self.block_mut(position / BLOCK_POSITIONS, || source.copy());
+            target.copy_row(position % BLOCK_POSITIONS, source.as_ref().as_ref(), row % BLOCK_POSITIONS);
+        }
+    }
+
+    fn drop_hidden(&mut self, len: usize) {
+        let Some(keep) = self.keep else { return };
+        let first = keep.sink.div_ceil(BLOCK_POSITIONS);
+        let last = len.saturating_sub(keep.tail) / BLOCK_POSITIONS;
+        for block in self.blocks.iter_mut().take(last).skip(first).rev() {
+            // Blocks go in order, so the first empty one from the right ends the work of this step.
+            if block.take().is_none() {
+                break;
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let held = |store: &Arc<Box<dyn KvStore>>| store.bytes();
+        self.blocks.iter().flatten().map(held).sum::<usize>() + self.tree.iter().map(held).sum::<usize>()
+    }
+}
+
+fn writable(block: &mut Arc<Box<dyn KvStore>>) -> &mut dyn KvStore {
+    if Arc::get_mut(block).is_none() {
+        *block = Arc::new(block.copy());
+    }
+    Arc::get_mut(block).expect("a block just made unique").as_mut()
+}
+
+/// State of one layer for one sequence.
+#[derive(Clone)]
+pub enum LayerCache {
+    /// Keys and values.
+    Kv(KvCache),
+}
+
+impl LayerCache {
+    /// The keys and values.
+    pub fn kv(&self) -> &KvCache {
+        let Self::Kv(cache) = self;
+        cache
+    }
+
+    /// The keys and values for writing.
+    pub fn kv_mut(&mut self) -> &mut KvCache {
+        let Self::Kv(cache) = self;
+        cache
+    }
+}
+
+/// State of one sequence in one model: what its committed tokens left behind in every layer.
+///
+/// Invariant: rows beyond [`SeqCache::len`] may hold rejected leftovers, but are never read as committed;
+/// only accepting moves the length.
+pub struct SeqCache {
+    len: usize,
+    pending: Option<usize>,
+    layers: Vec<LayerCache>,
+}
+
+impl SeqCache {
+    /// Of a sequence without tokens.
+    pub fn new(layers: Vec<LayerCache>) -> Self {
+        Self { len: 0, pending: None, layers }
+    }
+
+    /// Committed positions.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is committed.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Layer `index`.
+    pub fn layer(&self, index: usize) -> &LayerCache {
+        &self.layers[index]
+    }
+
+    /// Layer `index`, for a backend's operations.
+    pub fn layer_mut(&mut self, index: usize) -> &mut LayerCache {
+        &mut self.layers[index]
+    }
+
+    /// Layers.
+    pub fn layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// Bytes held, shared blocks counted in full.
+    pub fn bytes(&self) -> usize {
+        self.layers.iter().map(|layer| layer.kv().bytes()).sum()
+    }
+
+    /// Announces a forward pass of `rows` rows that accepting will settle.
+    ///
+    /// # Panics
+    /// When an earlier pass is not settled.
+    pub fn begin_verify(&mut self, rows: usize) {
+        assert!(self.pending.is_none(), "a pass is settled before the next one begins");
+        self.pending = Some(rows);
+    }
+
+    /// Commits the first `rows` rows of the pass, a chain, and forgets the others.
+    ///
+    /// # Panics
+    /// Without [`SeqCache::begin_verify`], or with more rows than the pass had.
+    pub fn accept_chain(&mut self, rows: usize) {
+        let pending = self.settle();
+        assert!(rows <= pending, "{rows} of {pending} rows accepted");
+        self.advance(rows);
+    }
+
+    /// Commits the rows on `path` of a tree (row numbers of the span, root first) and forgets the others.
+    ///
+    /// # Panics
+    /// Without [`SeqCache::begin_verify`], or with a path that does not follow `parents`.
+    pub fn accept_path(&mut self, parents: &[Option<usize>], path: &[usize]) {
+        assert_eq!(self.settle(), parents.len(), "the pass had these rows");
+        let mut last = None;
+        for &row in path {
+            assert_eq!(parents[row], last, "a path follows its parents");
+            last = Some(row);
+        }
+        let len = self.len;
+        self.layers.iter_mut().for_each(|layer| layer.kv_mut().accept_tree(len, path));
+        self.advance(path.len());
+    }
+
+    fn settle(&mut self) -> usize {
+        self.pending.take().expect("accept settles a pass that was begun")
+    }
+
+    fn advance(&mut self, rows: usize) {
+        self.len += rows;
+        let len = self.len;
+        self.layers.iter_mut().for_each(|layer| layer.kv_mut().drop_hidden(len));
+    }
+
+    /// A copy of the committed state that shares all blocks.
+    ///
+    /// # Panics
+    /// Between [`SeqCache::begin_verify`] and accepting.
+    pub fn snapshot(&self) -> Self {
+        assert!(self.pending.is_none(), "a snapshot is taken between passes");
+        Self { len: self.len, pending: None, layers: self.layers.clone() }
+    }
+
+    /// Goes back to a snapshot of the same model.
+    pub fn restore(&mut self, snapshot: &Self) {
+        assert_eq!(self.layers.len(), snapshot.layers.len(), "a snapshot of the same model");
+        *self = snapshot.snapshot();
+    }
+}

@@ -1,0 +1,476 @@
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokenizers::{ModelWrapper, Tokenizer as Library};
+
+use crate::control::{ControlToken, ControlTokens, Piece};
+use crate::gguf_vocab::{distinct, known_ends};
+use crate::pieces::{Pieces, Spelling};
+use crate::{GgufVocab, Rendered, Segment, SpecialTokens, TextError, TokenizerConfig};
+
+/// Text to token ids and back.
+///
+/// Control tokens (`<|im_end|>` and the like) count only where they are meant: in a [`Rendered`] prompt those that
+/// the template wrote, in [`encode`](Self::encode) those that the caller allows. Everywhere else the same
+/// characters are plain text, so a user cannot end a turn by typing it.
+///
+/// Byte-level vocabularies may lack some of the 256 bytes; such bytes have no id and are left out, as they are
+/// by every tokenizer that reads these files.
+///
+/// A clone shares the vocabulary.
+#[derive(Clone)]
+pub struct Tokenizer {
+    parts: Arc<Parts>,
+}
+
+/// What the readers of the file formats produce.
+pub(crate) struct Parts {
+    pub library: Library,
+    pub control: ControlTokens,
+    pub pieces: Pieces,
+    pub bos: Option<u32>,
+    /// What a raw prompt begins with.
+    pub prompt_prefix: Vec<u32>,
+    pub eos: Vec<u32>,
+    pub known_ends: Vec<u32>,
+}
+
+impl Tokenizer {
+    /// Builds a tokenizer from the metadata of a GGUF file.
+    pub fn from_gguf(vocab: GgufVocab) -> Result<Self, TextError> {
+        Ok(Self { parts: Arc::new(vocab.into_parts()?) })
+    }
+
+    /// Reads `tokenizer.json`; `config` names the beginning and the end of a sequence.
+    pub fn from_json(bytes: &[u8], config: &TokenizerConfig) -> Result<Self, TextError> {
+        let parts = shielded(|| json_parts(bytes, config))?;
+        Ok(Self { parts: Arc::new(parts) })
+    }
+
+    /// Reads `tokenizer.json` and `tokenizer_config.json` in `folder`.
+    pub fn from_folder(folder: &Path) -> Result<Self, TextError> {
+        let path = folder.join("tokenizer.json");
+        let bytes = std::fs::read(&path).map_err(|source| TextError::Io { path, source })?;
+        Self::from_json(&bytes, &TokenizerConfig::from_folder(folder)?)
+    }
+
+    /// The ids of `text`, without a beginning-of-sequence token.
+    ///
+    /// With `allow_special`, control tokens spelled in the text become their ids; without, they are plain text.
+    pub fn encode(&self, text: &str, allow_special: bool) -> Result<Vec<u32>, TextError> {
+        let pieces = if allow_special { self.parts.control.split(text) } else { vec![Piece::Text(text)] };
+        self.encode_pieces(pieces)
+    }
+
+    /// The ids of a raw prompt: begins as the model says, once, whether or not the text spells it too.
+    pub fn encode_prompt(&self, text: &str, allow_special: bool) -> Result<Vec<u32>, TextError> {
+        let ids = self.encode(text, allow_special)?;
+        let prefix = &self.parts.prompt_prefix;
+        if ids.starts_with(prefix) {
+            return Ok(ids);
+        }
+        Ok([prefix.as_slice(), &ids].concat())
+    }
+
+    /// The ids of a rendered conversation. Nothing is added: a template writes its own beginning.
+    pub fn encode_rendered(&self, prompt: &Rendered) -> Result<Vec<u32>, TextError> {
+        let text;
+        let pieces = match self.control_pieces(prompt) {
+            Some(pieces) => pieces,
+            None => {
+                // A template made for another vocabulary: what is no control token here is text.
+                text = self.without_foreign_control(prompt);
+                self.control_pieces(&text).unwrap_or_default()
+            }
+        };
+        self.encode_pieces(pieces)
+    }
+
+    /// The text of `ids`; ids outside the vocabulary give none, broken UTF-8 gives U+FFFD.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> String {
+        let shown = ids.iter().filter(|&&id| !(skip_special && self.is_special(id)));
+        let bytes: Vec<u8> = shown.filter_map(|&id| self.token_bytes(id)).flatten().copied().collect();
+        let drop_space = self.strips_leading_space() && bytes.first() == Some(&b' ');
+        String::from_utf8_lossy(&bytes[usize::from(drop_space)..]).into_owned()
+    }
+
+    /// The bytes that `id` stands for: any bytes, not always whole characters.
+    pub fn token_bytes(&self, id: u32) -> Option<&[u8]> {
+        self.parts.pieces.get(id)
+    }
+
+    /// The id of a token, spelled as in the vocabulary.
+    pub fn id_of(&self, token: &str) -> Option<u32> {
+        self.parts.control.id_of(token).or_else(|| self.parts.library.token_to_id(token))
+    }
+
+    /// Whether `id` is a control token.
+    pub fn is_special(&self, id: u32) -> bool {
+        self.parts.pieces.is_control(id)
+    }
+
+    /// One more than the largest id.
+    pub fn vocab_len(&self) -> usize {
+        self.parts.pieces.len()
+    }
+
+    /// The beginning-of-sequence token.
+    pub fn bos_id(&self) -> Option<u32> {
+        self.parts.bos
+    }
+
+    /// The ids that the tokenizer's own files declare to end a text or a turn.
+    pub fn eos_ids(&self) -> &[u32] {
+        &self.parts.eos
+    }
+
+    /// Control tokens that end a text or a turn going by their names.
+    ///
+    /// GGUF files have no `generation_config.json`, where a second end is usually declared.
+    pub fn known_end_ids(&self) -> &[u32] {
+        &self.parts.known_ends
+    }
+
+    /// What a chat template has to know of this vocabulary.
+    pub fn special_tokens(&self) -> SpecialTokens {
+        let text = |id: u32| self.token_bytes(id).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        SpecialTokens {
+            bos: self.parts.bos.and_then(text),
+            eos: self.parts.eos.first().copied().and_then(text),
+            control: self.parts.control.contents().map(str::to_owned).collect(),
+        }
+    }
+
+    pub(crate) fn strips_leading_space(&self) -> bool {
+        self.parts.pieces.strips_leading_space
+    }
+
+    fn control_pieces<'a>(&self, prompt: &'a Rendered) -> Option<Vec<Piece<'a>>> {
+        let piece = |segment: &'a Segment| match segment {
+            Segment::Text(text) => Some(Piece::Text(text)),
+            Segment::Control(token) => self.parts.control.id_of(token).map(Piece::Control),
+        };
+        prompt.segments().iter().map(piece).collect()
+    }
+
+    fn without_foreign_control(&self, prompt: &Rendered) -> Rendered {
+        let segments = prompt.segments().iter().cloned().map(|segment| match segment {
+            Segment::Control(token) if self.parts.control.id_of(&token).is_none() => Segment::Text(token),
+            known => known,
+        });
+        segments.collect()
+    }
+
+    fn encode_pieces(&self, mut pieces: Vec<Piece<'_>>) -> Result<Vec<u32>, TextError> {
+        self.parts.control.absorb_blanks(&mut pieces);
+        let mut ids = Vec::new();
+        for piece in pieces {
+            match piece {
+                Piece::Control(id) => ids.push(id),
+                Piece::Text("") => {}
+                Piece::Text(text) => ids.extend_from_slice(library_ids(&self.parts.library, text, false)?.as_slice()),
+            }
+        }
+        Ok(ids)
+    }
+}
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokenizer").field("vocab_len", &self.vocab_len()).field("eos", &self.parts.eos).finish()
+    }
+}
+
+fn library_ids(library: &Library, text: &str, add_special: bool) -> Result<Vec<u32>, TextError> {
+    let encoding = library.encode_fast(text, add_special).map_err(|e| TextError::Encode { reason: e.to_string() })?;
+    Ok(encoding.get_ids().to_vec())
+}
+
+/// Turns a panic of the tokenizer library into an error.
+///
+/// The library slices by lengths it takes from the file, and a damaged file must not take the process down.
+fn shielded<T>(read: impl FnOnce() -> Result<T, TextError>) -> Result<T, TextError> {
+    catch_unwind(AssertUnwindSafe(read))
+        .unwrap_or_else(|_| Err(TextError::TokenizerJson { reason: "its parts contradict each other".into() }))
+}
+
+fn json_parts(bytes: &[u8], config: &TokenizerConfig) -> Result<Parts, TextError> {
+    let mut library = Library::from_bytes(bytes).map_err(|e| damaged(e.to_string()))?;
+    // Both are training leftovers; a prompt must never be cut or filled up silently.
+    library.with_truncation(None).map_err(|e| damaged(e.to_string()))?;
+    library.with_padding(None);
+    library.set_encode_special_tokens(true);
+    refuse_unsupported(&library)?;
+    let control = ControlTokens::new(control_tokens(&library)).map_err(|e| damaged(e.to_string()))?;
+    let id = |role, token: &Option<String>| special_id(&library, role, token.as_deref());
+    let (bos, eos) = (id("bos", &config.bos)?, id("eos", &config.eos)?);
+    Ok(Parts {
+        pieces: pieces(&library)?,
+        prompt_prefix: prompt_prefix(&library, config.add_bos, bos)?,
+        bos,
+        eos: distinct([eos]),
+        known_ends: known_ends(&control),
+        control,
+        library,
+    })
+}
+
+fn refuse_unsupported(library: &Library) -> Result<(), TextError> {
+    let refuse = |what: &str| Err(TextError::UnsupportedTokenizer { what: what.into() });
+    match library.get_model() {
+        ModelWrapper::BPE(bpe) if bpe.dropout.is_some_and(|p| p > 0.0) => return refuse("random merges (dropout)"),
+        ModelWrapper::BPE(_) | ModelWrapper::Unigram(_) => {}
+        _ => return refuse("a model other than BPE or Unigram"),
+    }
+    // Text is encoded in runs between control tokens, and each run must be cut like the first.
+    match mentions(&as_json(library.get_pre_tokenizer()), "prepend_scheme", "first") {
+        true => refuse("a blank before the first word only (prepend_scheme \"first\")"),
+        false => Ok(()),
+    }
+}
+
+fn control_tokens(library: &Library) -> Vec<ControlToken> {
+    let added = library.get_added_tokens_decoder().into_iter().filter(|(_, token)| token.special);
+    let control = added.map(|(id, token)| ControlToken {
+        id,
+        content: token.content,
+        single_word: token.single_word,
+        lstrip: token.lstrip,
+        rstrip: token.rstrip,
+    });
+    control.collect()
+}
+
+fn special_id(library: &Library, role: &'static str, token: Option<&str>) -> Result<Option<u32>, TextError> {
+    let Some(token) = token else { return Ok(None) };
+    let id = library.token_to_id(token);
+    id.map(Some).ok_or_else(|| TextError::UnknownSpecialToken { role, token: token.to_owned() })
+}
+
+fn pieces(library: &Library) -> Result<Pieces, TextError> {
+    let spelling = spelling(&as_json(library.get_decoder()))?;
+    let added = library.get_added_tokens_decoder();
+    let ordinary = library.get_vocab(false).into_iter().filter(|(_, id)| !added.contains_key(id));
+    let ordinary = ordinary.map(|(token, id)| (id, spelling.bytes_of(&token), false));
+    let special = added.iter().map(|(&id, token)| (id, token.content.clone().into_bytes(), token.special));
+    let tokens = ordinary.chain(special).collect();
+    Pieces::new(spelling, tokens).ok_or_else(|| damaged("its ids are far apart".into()))
+}
+
+/// How tokens spell bytes, from the `decoder` of `tokenizer.json`.
+fn spelling(decoder: &Value) -> Result<Spelling, TextError> {
+    let steps = match decoder["type"].as_str() {
+        Some("Sequence") => decoder["decoders"].as_array().cloned().unwrap_or_default(),
+        _ => vec![decoder.clone()],
+    };
+    let is = |step: &Value, kind: &str| step["type"] == kind;
+    if steps.iter().any(|step| is(step, "ByteLevel")) {
+        return Ok(Spelling::ByteLevel);
+    }
+    let underlines = |step: &Value| is(step, "Metaspace") || (is(step, "Replace") && step["content"] == " ");
+    if steps.iter().any(underlines) {
+        let strips = |s: &Value| is(s, "Strip") || (is(s, "Metaspace") && s["prepend_scheme"] != "never");
+        return Ok(Spelling::Sentence { strip_leading_space: steps.iter().any(strips) });
+    }
+    Err(TextError::UnsupportedTokenizer { what: format!("the decoder {}", decoder["type"]) })
+}
+
+/// What the post-processor puts before a text; `add_bos_token` in the configuration has the last word.
+fn prompt_prefix(library: &Library, add_bos: Option<bool>, bos: Option<u32>) -> Result<Vec<u32>, TextError> {
+    let (plain, framed) = (library_ids(library, "a", false)?, library_ids(library, "a", true)?);
+    let added = framed.windows(plain.len().max(1)).position(|window| window == plain).unwrap_or(0);
+    Ok(match (add_bos, bos) {
+        (Some(false), _) => Vec::new(),
+        (Some(true), Some(bos)) if added == 0 => vec![bos],
+        _ => framed[..added].to_vec(),
+    })
+}
+
+fn as_json(part: Option<impl serde::Serialize>) -> Value {
+    part.and_then(|part| serde_json::to_value(part).ok()).unwrap_or(Value::Null)
+}
+
+fn mentions(value: &Value, key: &str, wanted: &str) -> bool {
+    match value {
+        Value::Object(map) => map.get(key).is_some_and(|v| v == wanted) || map.values().any(|v| mentions(v, key, wanted)),
+        Value::Array(list) => list.iter().any(|v| mentions(v, key, wanted)),
+        _ => false,
+    }
+}
+
+fn damaged(reason: String) -> TextError {
+    TextError::TokenizerJson { reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::byte_alphabet::spelling_of;
+    use crate::gguf_vocab::samples::{IM_END, IM_START, smollm};
+
+    /// A byte-level `tokenizer.json` in the form the Hub has them.
+    fn sample() -> Value {
+        let mut vocab: serde_json::Map<String, Value> =
+            (0..=255u8).map(|byte| (spelling_of(&[byte]), byte.into())).collect();
+        vocab.insert("hi".into(), 256.into());
+        let added = |id: u32, content: &str, special: bool, rstrip: bool| {
+            json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": rstrip,
+                   "normalized": false, "special": special})
+        };
+        json!({
+            "version": "1.0",
+            "truncation": {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0},
+            "padding": null,
+            "added_tokens": [added(257, "<s>", true, false), added(258, "<end>", true, true), added(259, "<think>", false, false)],
+            "normalizer": null,
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+            "post_processor": {"type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+                "special_tokens": {"<s>": {"id": "<s>", "ids": [257], "tokens": ["<s>"]}}},
+            "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+            "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+                "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+                "vocab": vocab, "merges": [["h", "i"]]}
+        })
+    }
+
+    fn read(json: &Value, config: &TokenizerConfig) -> Result<Tokenizer, TextError> {
+        Tokenizer::from_json(json.to_string().as_bytes(), config)
+    }
+
+    fn config() -> TokenizerConfig {
+        TokenizerConfig { bos: Some("<s>".into()), eos: Some("<end>".into()), ..Default::default() }
+    }
+
+    #[test]
+    fn reads_tokenizer_json() {
+        let tokenizer = read(&sample(), &config()).unwrap();
+        assert_eq!(tokenizer.vocab_len(), 260);
+        assert_eq!((tokenizer.bos_id(), tokenizer.eos_ids()), (Some(257), &[258][..]));
+        assert_eq!(tokenizer.encode("hi<think>", false).unwrap(), [256, 259]);
+        assert_eq!(tokenizer.encode("hihihihi", false).unwrap().len(), 4, "never truncated");
+        assert_eq!(tokenizer.encode("<s>hi<end>\nhi", true).unwrap(), [257, 256, 258, 256]);
+        assert_eq!(tokenizer.encode("<s>", false).unwrap(), b"<s>".map(u32::from));
+        assert_eq!(tokenizer.decode(&[257, 256, 258, 259, 999], true), "hi<think>");
+        assert_eq!(tokenizer.decode(&[257, 256], false), "<s>hi");
+        assert_eq!(tokenizer.special_tokens().control, ["<s>", "<end>"]);
+    }
+
+    #[test]
+    fn the_beginning_is_added_once_and_as_the_files_say() {
+        let tokenizer = read(&sample(), &config()).unwrap();
+        assert_eq!(tokenizer.encode_prompt("hi", true).unwrap(), [257, 256]);
+        assert_eq!(tokenizer.encode_prompt("<s>hi", true).unwrap(), [257, 256]);
+        let never = TokenizerConfig { add_bos: Some(false), ..config() };
+        assert_eq!(read(&sample(), &never).unwrap().encode_prompt("hi", true).unwrap(), [256]);
+        let mut bare = sample();
+        bare["post_processor"] = Value::Null;
+        assert_eq!(read(&bare, &config()).unwrap().encode_prompt("hi", true).unwrap(), [256]);
+        let always = TokenizerConfig { add_bos: Some(true), ..config() };
+        assert_eq!(read(&bare, &always).unwrap().encode_prompt("hi", true).unwrap(), [257, 256]);
+    }
+
+    #[test]
+    fn what_would_give_other_ids_is_refused() {
+        let refusal = |change: &dyn Fn(&mut Value)| {
+            let mut json = sample();
+            change(&mut json);
+            read(&json, &config()).unwrap_err()
+        };
+        let first = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": true});
+        for error in [
+            refusal(&|json| json["model"]["dropout"] = json!(0.5)),
+            refusal(&|json| json["decoder"] = Value::Null),
+            refusal(&|json| json["pre_tokenizer"] = first.clone()),
+        ] {
+            assert!(matches!(error, TextError::UnsupportedTokenizer { .. }), "{error}");
+        }
+        let stranger = TokenizerConfig { eos: Some("<no>".into()), ..Default::default() };
+        let error = read(&sample(), &stranger).unwrap_err();
+        assert!(matches!(error, TextError::UnknownSpecialToken { role: "eos", .. }), "{error}");
+    }
+
+    #[test]
+    fn sentence_vocabulary_decodes_bytes_and_blanks() {
+        let mut json = sample();
+        json["pre_tokenizer"] = Value::Null;
+        json["decoder"] = json!({"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": 1, "stop": 0}]});
+        json["model"]["vocab"] = json!({"▁a": 0, "<0xC3>": 1, "<0xA9>": 2, "a": 3, "h": 4, "i": 5, "hi": 6});
+        json["post_processor"] = Value::Null;
+        json["added_tokens"] = json!([]);
+        let tokenizer = read(&json, &TokenizerConfig::default()).unwrap();
+        assert_eq!(tokenizer.decode(&[0, 0, 1, 2], true), "a aé");
+        let mut stream = crate::Detokenizer::new(&tokenizer);
+        let text: Vec<String> = [0, 0, 1, 2].map(|id| stream.push(id)).into();
+        assert_eq!(text, ["a", " a", "", "é"]);
+    }
+
+    #[test]
+    fn merge_longer_than_any_token_is_an_error() {
+        let mut json = sample();
+        json["model"]["merges"] = json!([["hi", "hi"]]);
+        assert!(matches!(read(&json, &config()), Err(TextError::TokenizerJson { .. })));
+    }
+
+    #[test]
+    fn typed_control_tokens_stay_text() {
+        let tokenizer = smollm();
+        let text = "hi<|im_end|><|im_start|>";
+        let typed = tokenizer.encode(text, false).unwrap();
+        assert!(!typed.contains(&IM_END) && !typed.contains(&IM_START));
+        assert_eq!(tokenizer.decode(&typed, true), text);
+        assert_eq!(tokenizer.encode(text, true).unwrap()[1..], [IM_END, IM_START]);
+    }
+
+    #[test]
+    fn a_rendered_prompt_trusts_its_control_segments_only() {
+        let tokenizer = smollm();
+        let control = |text: &str| Segment::Control(text.into());
+        let prompt: Rendered =
+            [control("<|im_start|>"), Segment::Text("hi<|im_end|>".into()), control("<|im_end|>")].into_iter().collect();
+        let ids = tokenizer.encode_rendered(&prompt).unwrap();
+        assert_eq!((ids[0], *ids.last().unwrap()), (IM_START, IM_END));
+        assert_eq!(ids.iter().filter(|&&id| id == IM_END).count(), 1);
+        let foreign: Rendered = [control("<s>"), Segment::Text("hi".into())].into_iter().collect();
+        assert_eq!(tokenizer.encode_rendered(&foreign).unwrap(), tokenizer.encode("<s>hi", false).unwrap());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_truncated_file_is_an_error(keep in 0.0f64..1.0) {
+            let text = sample().to_string();
+            let cut = &text.as_bytes()[..(text.len() as f64 * keep) as usize];
+            prop_assert!(matches!(Tokenizer::from_json(cut, &config()), Err(TextError::TokenizerJson { .. })));
+        }
+
+        #[test]
+        fn flipped_bits_end_in_a_tokenizer_or_an_error(flips in proptest::collection::vec((any::<prop::sample::Index>(), 0u8..8), 1..4)) {
+            let mut bytes = sample().to_string().into_bytes();
+            for (at, bit) in flips {
+                let at = at.index(bytes.len());
+                bytes[at] ^= 1 << bit;
+            }
+            if let Ok(tokenizer) = Tokenizer::from_json(&bytes, &config()) {
+                let ids = tokenizer.encode("hi <s> é", true).unwrap_or_default();
+                tokenizer.decode(&ids, false);
+            }
+        }
+
+        #[test]
+        fn text_survives(text in "\\PC*") {
+            let tokenizer = smollm();
+            prop_assert_eq!(tokenizer.decode(&tokenizer.encode(&text, false).unwrap(), true), text);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::TextError;
+
+/// What this crate needs from a `tokenizer_config.json`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TokenizerConfig {
+    /// `bos_token`.
+    pub bos: Option<String>,
+    /// `eos_token`.
+    pub eos: Option<String>,
+    /// `add_bos_token`: whether a raw prompt begins with `bos`; absent means what `tokenizer.json` says.
+    pub add_bos: Option<bool>,
+    /// `chat_template` by name. A single template is called `default`.
+    pub chat_templates: BTreeMap<String, String>,
+}
+
+impl TokenizerConfig {
+    /// Reads the file's content.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, TextError> {
+        let root: Value = serde_json::from_slice(bytes).map_err(|e| wrong(e.to_string()))?;
+        if !root.is_object() {
+            return Err(wrong("it is not an object".into()));
+        }
+        Ok(Self {
+            bos: token(&root, "bos_token")?,
+            eos: token(&root, "eos_token")?,
+            add_bos: root["add_bos_token"].as_bool(),
+            chat_templates: templates(&root["chat_template"])?,
+        })
+    }
+
+    /// Reads `tokenizer_config.json` in `folder` (absent: an empty one) and `chat_template.jinja`, which wins.
+    pub fn from_folder(folder: &Path) -> Result<Self, TextError> {
+        let mut config = match read_if_there(&folder.join("tokenizer_config.json"))? {
+            Some(bytes) => Self::from_json(&bytes)?,
+            None => Self::default(),
+        };
+        if let Some(bytes) = read_if_there(&folder.join("chat_template.jinja"))? {
+            let template = String::from_utf8(bytes).map_err(|_| wrong("chat_template.jinja is not UTF-8".into()))?;
+            config.chat_templates.insert("default".into(), template);
+        }
+        Ok(config)
+    }
+
+    /// The template for a conversation: `tool_use` when there are tools and it exists, else `default`.
+    pub fn chat_template(&self, with_tools: bool) -> Option<&str> {
+        let tool_use = with_tools.then(|| self.chat_templates.get("tool_use")).flatten();
+        tool_use.or_else(|| self.chat_templates.get("default")).map(String::as_str)
+    }
+}
+
+/// A token is written as a string or as an object with `content`.
+fn token(root: &Value, key: &str) -> Result<Option<String>, TextError> {
+    match &root[key] {
+        Value::Null => Ok(None),
+        Value::String(token) => Ok(Some(token.clone())),
+        Value::Object(token) => match token.get("content").and_then(Value::as_str) {
+            Some(content) => Ok(Some(content.to_owned())),
+            None => Err(wrong(format!("{key} has no content"))),
+        },
+        _ => Err(wrong(format!("{key} is neither a string nor an object"))),
+    }
+}
+
+fn templates(value: &Value) -> Result<BTreeMap<String, String>, TextError> {
+    match value {
+        Value::Null => Ok(BTreeMap::new()),
+        Value::String(template) => Ok(BTreeMap::from([("default".into(), template.clone())])),
+        Value::Array(list) => list.iter().map(named_template).collect(),
+        _ => Err(wrong("chat_template is neither a string nor a list".into())),
+    }
+}
+
+fn named_template(entry: &Value) -> Result<(String, String), TextError> {
+    match (entry["name"].as_str(), entry["template"].as_str()) {
+        (Some(name), Some(template)) => Ok((name.to_owned(), template.to_owned())),
+        _ => Err(wrong("an entry of chat_template lacks name or template".into())),
+    }
+}
+
+fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, TextError> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(TextError::Io { path: path.to_owned(), source }),
+    }
+}
+
+fn wrong(reason: String) -> TextError {
+    TextError::TokenizerConfig { reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_of_tokens_and_templates() {
+        let json = r#"{"bos_token": null, "eos_token": {"content": "</s>", "lstrip": false}, "add_bos_token": true,
+            "chat_template": [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "t"}]}"#;
+        let config = TokenizerConfig::from_json(json.as_bytes()).unwrap();
+        assert_eq!((config.bos.as_deref(), config.eos.as_deref()), (None, Some("</s>")));
+        assert_eq!(config.add_bos, Some(true));
+        assert_eq!((config.chat_template(false), config.chat_template(true)), (Some("d"), Some("t")));
+        let config = TokenizerConfig::from_json(br#"{"bos_token": "<s>", "chat_template": "x"}"#).unwrap();
+        assert_eq!((config.bos.as_deref(), config.chat_template(true)), (Some("<s>"), Some("x")));
+    }
+
+    #[test]
+    fn wrong_forms_are_named() {
+        for (json, said) in [
+            ("[]", "not an object"),
+            ("{", "EOF"),
+            (r#"{"eos_token": 3}"#, "eos_token"),
+            (r#"{"eos_token": {}}"#, "eos_token has no content"),
+            (r#"{"chat_template": 1}"#, "chat_template"),
+            (r#"{"chat_template": [{"name": "x"}]}"#, "lacks"),
+        ] {
+            let error = TokenizerConfig::from_json(json.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(said), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_template_file_wins() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(TokenizerConfig::from_folder(folder.path()).unwrap(), TokenizerConfig::default());
+        std::fs::write(folder.path().join("tokenizer_config.json"), r#"{"chat_template": "old"}"#).unwrap();
+        std::fs::write(folder.path().join("chat_template.jinja"), "new").unwrap();
+        assert_eq!(TokenizerConfig::from_folder(folder.path()).unwrap().chat_template(false), Some("new"));
+    }
+}

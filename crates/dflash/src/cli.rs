@@ -1,0 +1,205 @@
+//! The command line as typed. What it means is decided in [`crate::options`] and [`crate::request`].
+//!
+//! Numbers stay text here, so that a flag and its environment variable go through one parser and
+//! give the same errors.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Lossless speculative decoding: the text of the target model, in fewer passes.
+#[derive(Debug, Parser)]
+#[command(name = "dflash", version, arg_required_else_help = false, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do; without it the help is printed.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Generate text from a prompt.
+    Generate(Box<GenerateArgs>),
+    /// Check this machine, the options and the models.
+    Doctor(Box<DoctorArgs>),
+    /// List the known target and draft pairs, and what of them is on this machine.
+    Models(ModelsArgs),
+}
+
+/// Which target and which draft.
+#[derive(Debug, Default, Args)]
+pub struct PairArgs {
+    /// Target: a GGUF file, a model directory, or a name (see `dflash models`) [default: smollm2-135m].
+    #[arg(long, value_name = "PATH|NAME")]
+    pub model: Option<String>,
+
+    /// Draft: a directory or file, `ngram` (copy from the context) or `none` (plain decoding)
+    /// [default: the draft that the registry pairs with the target].
+    #[arg(long, visible_alias = "draft-model", value_name = "PATH|none|ngram")]
+    pub draft: Option<String>,
+
+    /// Quantise the draft: `none`, or w(2|4|8) with optional a16|a32 and :gs(32|64|128), as in w4a16:gs64
+    /// [default: what the registry says of the pair].
+    #[arg(long, value_name = "SPEC")]
+    pub draft_quant: Option<String>,
+}
+
+/// Settings of the decoding loop. Each also has an environment variable; the flag wins.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Runtime")]
+pub struct RuntimeArgs {
+    /// Prompt positions computed per prefill chunk [env: DFLASH_PREFILL_STEP_SIZE] [default: 2048].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub prefill_step_size: Option<String>,
+
+    /// First positions that a windowed draft always keeps [env: DFLASH_DRAFT_SINK_SIZE] [default: 64].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub draft_sink_size: Option<String>,
+
+    /// Latest positions that a windowed draft keeps [env: DFLASH_DRAFT_WINDOW_SIZE] [default: 1024].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub draft_window_size: Option<String>,
+
+    /// Most rows verified per target pass, 0 = the whole block [env: DFLASH_VERIFY_LEN_CAP] [default: 0].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub verify_len_cap: Option<String>,
+
+    /// How the width is chosen: adaptive, dflash (fixed block) or off [env: DFLASH_VERIFY_MODE]
+    /// [default: adaptive].
+    #[arg(long, value_name = "MODE")]
+    pub verify_mode: Option<String>,
+
+    /// Positions per block, the staged token included [default: the draft's own block size].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub block_tokens: Option<String>,
+
+    /// Compute threads [env: DFLASH_THREADS] [default: chosen for this machine].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub threads: Option<String>,
+
+    /// Never reach the network and start no downloader [env: DFLASH_OFFLINE, HF_HUB_OFFLINE].
+    #[arg(long)]
+    pub offline: bool,
+
+    /// Flags that other runtimes know; see [`crate::refused`].
+    #[command(flatten)]
+    pub refused: RefusedArgs,
+}
+
+/// Flags that are known and not obeyed. They parse, so that the refusal can say why.
+#[derive(Debug, Default, Args)]
+pub struct RefusedArgs {
+    /// See [`crate::refused`].
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "", allow_negative_numbers = true)]
+    pub target_fa_window: Option<String>,
+    /// See [`crate::refused`].
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "", allow_negative_numbers = true)]
+    pub wired_limit: Option<String>,
+    /// See [`crate::refused`].
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "", allow_negative_numbers = true)]
+    pub cache_limit: Option<String>,
+    /// See [`crate::refused`].
+    #[arg(long, hide = true)]
+    pub clear_cache_boundaries: bool,
+    /// See [`crate::refused`].
+    #[arg(long, hide = true)]
+    pub no_clear_cache_boundaries: bool,
+}
+
+/// Sampling flags: taken at the values that mean greedy decoding, refused otherwise.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Sampling (greedy only)")]
+pub struct SamplingArgs {
+    /// Temperature; only 0.
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    pub temp: Option<String>,
+    /// Nucleus; only 1.
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub top_p: Option<String>,
+    /// Candidates; only 0 (all) or 1 (the best).
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    pub top_k: Option<String>,
+    /// Least share of the best candidate; only 0.
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub min_p: Option<String>,
+    /// Seed; refused, greedy decoding draws nothing.
+    #[arg(long, value_name = "N", allow_negative_numbers = true, hide = true)]
+    pub seed: Option<String>,
+}
+
+/// `dflash generate`
+#[derive(Debug, Default, Args)]
+pub struct GenerateArgs {
+    /// The prompt; without it and --prompt-file, what is piped in.
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompt_file")]
+    pub prompt: Option<String>,
+
+    /// Read the prompt from a file, `-` for standard input; one final line ending is not part of it.
+    #[arg(long, value_name = "PATH")]
+    pub prompt_file: Option<PathBuf>,
+
+    /// System message of the chat.
+    #[arg(long, value_name = "TEXT", conflicts_with = "no_chat_template")]
+    pub system: Option<String>,
+
+    /// Which models.
+    #[command(flatten)]
+    pub pair: PairArgs,
+
+    /// Most tokens to generate [default: 2048].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub max_tokens: Option<String>,
+
+    /// Stop before this text; may be given several times.
+    #[arg(long, value_name = "TEXT")]
+    pub stop: Vec<String>,
+
+    /// Take the prompt as it is, without the model's chat template.
+    #[arg(long)]
+    pub no_chat_template: bool,
+
+    /// Decode again without the draft and compare token by token.
+    #[arg(long)]
+    pub check: bool,
+
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Sampling.
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+
+    /// Settings of the decoding loop.
+    #[command(flatten)]
+    pub runtime: RuntimeArgs,
+}
+
+/// `dflash doctor`
+#[derive(Debug, Default, Args)]
+pub struct DoctorArgs {
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Count a warning as a failure.
+    #[arg(long)]
+    pub strict: bool,
+
+    /// Which models.
+    #[command(flatten)]
+    pub pair: PairArgs,
+
+    /// Settings of the decoding loop.
+    #[command(flatten)]
+    pub runtime: RuntimeArgs,
+}
+
+/// `dflash models`
+#[derive(Debug, Default, Args)]
+pub struct ModelsArgs {
+    /// Print one JSON object instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}

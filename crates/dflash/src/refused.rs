@@ -1,0 +1,80 @@
+//! Flags and variables that are known and not obeyed, each with its reason.
+//!
+//! A setting that would be carried along and read by nobody is worse than one that is refused.
+
+use crate::cli::{RefusedArgs, SamplingArgs};
+use crate::env::Environment;
+use crate::report::{Failure, Outcome};
+
+const METAL_ONLY: &str = "it tunes the memory of the Metal backend, and this build has none";
+const METAL_HINT: &str = "leave it out: buffers are sized once when the models load";
+
+/// Refuses the flags and variables of other backends and those that would change the target's text.
+pub fn check_runtime(args: &RefusedArgs, env: &Environment) -> Outcome<()> {
+    check_fa_window("--target-fa-window", args.target_fa_window.as_deref())?;
+    check_fa_window("DFLASH_TARGET_FA_WINDOW", env.text("DFLASH_TARGET_FA_WINDOW")?)?;
+    for (name, given) in [
+        ("--wired-limit", args.wired_limit.is_some()),
+        ("--cache-limit", args.cache_limit.is_some()),
+        ("--clear-cache-boundaries", args.clear_cache_boundaries),
+        ("--no-clear-cache-boundaries", args.no_clear_cache_boundaries),
+        ("DFLASH_CLEAR_CACHE_BOUNDARIES", env.get("DFLASH_CLEAR_CACHE_BOUNDARIES").is_some()),
+    ] {
+        if given {
+            return Err(refusal(name, METAL_ONLY).hint(METAL_HINT));
+        }
+    }
+    Ok(())
+}
+
+/// 0 means the full K/V cache, which is what is done anyway.
+fn check_fa_window(name: &str, value: Option<&str>) -> Outcome<()> {
+    match value {
+        None | Some("0") => Ok(()),
+        Some(_) => Err(refusal(
+            name,
+            "it cuts what the target attends to, so the text would no longer be the target's own",
+        )
+        .hint("leave it out; --draft-window-size bounds the draft's cache without changing the text")),
+    }
+}
+
+/// Refuses sampling parameters other than those of greedy decoding.
+pub fn check_sampling(args: &SamplingArgs) -> Outcome<()> {
+    for (flag, value, greedy) in [
+        ("--temp", &args.temp, &[0.0][..]),
+        ("--top-p", &args.top_p, &[1.0]),
+        ("--top-k", &args.top_k, &[0.0, 1.0]),
+        ("--min-p", &args.min_p, &[0.0]),
+    ] {
+        if let Some(text) = value {
+            check_greedy(flag, text, greedy)?;
+        }
+    }
+    match args.seed {
+        Some(_) => Err(refusal("--seed", "greedy decoding draws nothing at random").hint("leave it out")),
+        None => Ok(()),
+    }
+}
+
+fn check_greedy(flag: &str, text: &str, greedy: &[f64]) -> Outcome<()> {
+    let value: f64 = text
+        .parse()
+        .map_err(|_| Failure::usage(format!("invalid value '{text}' for {flag}")).cause(format!("{flag} takes a number")))?;
+    if greedy.contains(&value) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("{flag} {text} is not supported"))
+        .cause("sampling is not built yet: decoding is greedy")
+        .hint(format!("leave {flag} out, or give {flag} {}", greedy[0])))
+}
+
+/// Refuses a verify mode that is known and not built.
+pub fn ddtree(name: &str) -> Failure {
+    refusal(&format!("{name} ddtree"), "tree verification is not built yet")
+        .hint("take adaptive (the default) or dflash: both verify one chain")
+}
+
+fn refusal(name: &str, reason: &str) -> Failure {
+    Failure::usage(format!("{name} is not supported")).cause(reason)
+}
