@@ -259,7 +259,7 @@ VARIANTS = {
     "flat-f32": Variant(dtype="float32", layers=2, small_cache=True),
     "flat-bf16-unsorted": Variant(layers=2, taps=[2, 0, 1], own_features=True,
                                   rope=dict(rope_type="default", rope_theta=1000000.0)),
-    "nested-f16": Variant(layout="nested", dtype="float16", ffn=96, same_configs=("flat",)),
+    "nested-f16": Variant(layout="nested", dtype="float16", same_configs=("flat",)),
     "mlx-8bit-gs64": Variant(ffn=128, quantization=dict(group_size=64, bits=8)),
     "mlx-4bit-gs32": Variant(layout="nested", dtype="float16", ffn=128, quantization=dict(
         group_size=32, bits=4, mode="affine")),
@@ -268,8 +268,7 @@ VARIANTS = {
         "layers.0.mlp.down_proj": {"group_size": 128, "bits": 4}, "fc": False}),
     "speculators-own": Variant(layout="speculators", layers=2, own_vocab=True),
     "speculators-shared": Variant(layout="speculators", taps=[2, 0, 1]),
-    "sliding": Variant(layers=3, window=8, small_cache=True,
-                       layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+    "sliding": Variant(layers=2, window=8, small_cache=True, layer_types=["sliding_attention", "full_attention"],
                        extra_configs={"noncausal": {"dflash_config": {"causal": False}}, "causal": {"is_causal": True}}),
     "yarn": Variant(layout="nested", rope=YARN, same_configs=("flat",)),
 }

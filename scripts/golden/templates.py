@@ -57,153 +57,130 @@ CONVERSATIONS = {
     "parts": dict(messages=[{"role": "user", "content": [{"type": "text", "text": "part one"}, {"type": "text", "text": " & two"}]}]),
 }
 
-# Header, trimmed content and tools as indented JSON: the manner of Llama 3 templates.
+# A header per turn, trimmed content, tools as indented JSON, arguments by items(): what Llama 3 templates use.
 HEADERS = """\
+{%- macro head(who) %}
+    {{- '<|start_header_id|>' ~ who ~ '<|end_header_id|>\\n\\n' }}
+{%- endmacro %}
 {{- bos_token }}
-{%- if messages[0]['role'] == 'system' %}
-    {%- set system_message = messages[0]['content'] | trim %}
-    {%- set messages = messages[1:] %}
-{%- else %}
-    {%- set system_message = "" %}
+{%- set opening = '' %}
+{%- set turns = messages %}
+{%- if messages and messages[0]['role'] == 'system' %}
+    {%- set opening = messages[0]['content'] | trim %}
+    {%- set turns = messages[1:] %}
 {%- endif %}
-{%- if tools is not defined %}
-    {%- set tools = none %}
-{%- endif %}
-{{- "<|start_header_id|>system<|end_header_id|>\\n\\n" }}
-{%- if tools is not none %}
-    {{- "You may call: \\n\\n" }}
-    {%- for t in tools %}
-        {{- t | tojson(indent=4) }}
-        {{- "\\n\\n" }}
+{%- if opening or tools is not none and tools is defined %}
+    {{- head('system') + opening }}
+    {%- for tool in tools or [] %}
+        {%- if loop.first %}
+            {{- '\\n\\nFunctions at hand:' }}
+        {%- endif %}
+        {{- '\\n' + tool.function | tojson(indent=4) }}
     {%- endfor %}
+    {{- '<|eot_id|>' }}
 {%- endif %}
-{{- system_message }}
-{{- "<|eot_id|>" }}
-{%- for message in messages %}
-    {%- if not (message.role == 'tool' or 'tool_calls' in message) %}
-        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' + message['content'] | trim + '<|eot_id|>' }}
-    {%- elif 'tool_calls' in message %}
-        {%- if message.tool_calls | length != 1 %}
-            {{- raise_exception("One call at a time, not " ~ message.tool_calls | length) }}
-        {%- endif %}
-        {%- set call = message.tool_calls[0].function %}
-        {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' + call.name + '(' }}
-        {%- for name, value in call.arguments.items() %}
-            {{- name + '="' + value + '"' }}
-            {%- if not loop.last %}
-                {{- ", " }}
-            {%- endif %}
-        {%- endfor %}
-        {{- ")<|eot_id|>" }}
-    {%- else %}
-        {{- "<|start_header_id|>ipython<|end_header_id|>\\n\\n" }}
-        {%- if message.content is mapping or message.content is iterable %}
-            {{- message.content | tojson }}
+{%- for turn in turns %}
+    {%- if turn.role == 'tool' %}
+        {{- head('ipython') }}
+        {%- if turn.content is string %}
+            {{- turn.content | tojson }}
         {%- else %}
-            {{- message.content }}
+            {{- turn.content | tojson(indent=2) }}
         {%- endif %}
-        {{- "<|eot_id|>" }}
+    {%- elif turn.tool_calls is defined %}
+        {%- set wanted = turn.tool_calls | length %}
+        {%- if wanted > 1 %}
+            {{- raise_exception('This template takes one call a turn; got ' ~ wanted) }}
+        {%- endif %}
+        {%- set function = turn.tool_calls[0].function %}
+        {{- head(turn.role) ~ function.name ~ '(' }}
+        {%- for key, value in function.arguments.items() %}
+            {{- key ~ '=' ~ value | tojson ~ (')' if loop.last else ', ') }}
+        {%- endfor %}
+    {%- else %}
+        {{- head(turn.role) + turn.content | trim }}
     {%- endif %}
+    {{- '<|eot_id|>' }}
 {%- endfor %}
 {%- if add_generation_prompt %}
-    {{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}
+    {{- head('assistant') }}
 {%- endif %}
 """
 
-# A namespace found by walking backwards, split/strip/startswith on strings: the manner of Qwen 3 templates.
+# A namespace filled while walking backwards, string methods on thoughts, merged tool turns: what Qwen 3 templates use.
 REASONING = """\
-{%- if tools %}
-    {{- '<|im_start|>system\\n' }}
-    {%- if messages[0].role == 'system' %}
-        {{- messages[0].content + '\\n\\n' }}
-    {%- endif %}
-    {{- "# Tools\\n<tools>" }}
-    {%- for tool in tools %}
-        {{- "\\n" }}
-        {{- tool | tojson }}
-    {%- endfor %}
-    {{- "\\n</tools><|im_end|>\\n" }}
-{%- else %}
-    {%- if messages[0].role == 'system' %}
-        {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
-    {%- endif %}
-{%- endif %}
-{%- set ns = namespace(searching=true, last=messages | length - 1) %}
-{%- for message in messages[::-1] %}
-    {%- set index = (messages | length - 1) - loop.index0 %}
-    {%- if ns.searching and message.role == "user" and message.content is string and not (message.content.startswith('<tool_response>') and message.content.endswith('</tool_response>')) %}
-        {%- set ns.searching = false %}
-        {%- set ns.last = index %}
+{%- set seen = namespace(question=-1, budget=0) %}
+{%- for turn in messages[::-1] %}
+    {%- set at = messages | length - loop.index %}
+    {%- if seen.question < 0 and turn.role == 'user' and turn.content is string %}
+        {%- if not turn.content.startswith('[') or not turn.content.endswith(']') %}
+            {%- set seen.question = at %}
+        {%- endif %}
     {%- endif %}
 {%- endfor %}
-{%- for message in messages %}
-    {%- if message.content is string %}
-        {%- set content = message.content %}
-    {%- else %}
-        {%- set content = '' %}
+{%- set lead = messages[0].content if messages[0].role == 'system' else '' %}
+{%- if tools or lead %}
+    {{- '<|im_start|>system' }}
+    {%- if lead %}
+        {{- '\\n' ~ lead.strip() }}
     {%- endif %}
-    {%- if message.role == "user" or (message.role == "system" and not loop.first) %}
-        {{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>' + '\\n' }}
-    {%- elif message.role == "assistant" %}
-        {%- set reasoning = '' %}
-        {%- if message.reasoning_content is string %}
-            {%- set reasoning = message.reasoning_content %}
-        {%- elif '</think>' in content %}
-            {%- set reasoning = content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}
-            {%- set content = content.split('</think>')[-1].lstrip('\\n') %}
-        {%- endif %}
-        {%- if loop.index0 > ns.last and (loop.last or (not loop.last and reasoning)) %}
-            {{- '<|im_start|>' + message.role + '\\n<think>\\n' + reasoning.strip('\\n') + '\\n</think>\\n\\n' + content.lstrip('\\n') }}
-        {%- else %}
-            {{- '<|im_start|>' + message.role + '\\n' + content }}
-        {%- endif %}
-        {%- if message.tool_calls %}
-            {%- for tool_call in message.tool_calls %}
-                {%- if (loop.first and content) or (not loop.first) %}
-                    {{- '\\n' }}
-                {%- endif %}
-                {%- if tool_call.function %}
-                    {%- set tool_call = tool_call.function %}
-                {%- endif %}
-                {{- '<tool_call>\\n{"name": "' }}
-                {{- tool_call.name }}
-                {{- '", "arguments": ' }}
-                {%- if tool_call.arguments is string %}
-                    {{- tool_call.arguments }}
-                {%- else %}
-                    {{- tool_call.arguments | tojson }}
-                {%- endif %}
-                {{- '}\\n</tool_call>' }}
-            {%- endfor %}
-        {%- endif %}
-        {{- '<|im_end|>\\n' }}
-    {%- elif message.role == "tool" %}
-        {%- if loop.first or (messages[loop.index0 - 1].role != "tool") %}
+    {%- for tool in tools or [] %}
+        {{- ('\\n\\nTools, one a line:\\n' if loop.first else '\\n') ~ tool | tojson }}
+    {%- endfor %}
+    {{- '<|im_end|>\\n' }}
+{%- endif %}
+{%- for turn in messages %}
+    {%- set body = turn.content if turn.content is string else '' %}
+    {%- if turn.role == 'tool' %}
+        {%- if loop.first or loop.previtem.role != 'tool' %}
             {{- '<|im_start|>user' }}
         {%- endif %}
-        {{- '\\n<tool_response>\\n' + content + '\\n</tool_response>' }}
-        {%- if loop.last or (messages[loop.index0 + 1].role != "tool") %}
+        {{- '\\n[' ~ body ~ ']' }}
+        {%- if loop.last or loop.nextitem.role != 'tool' %}
             {{- '<|im_end|>\\n' }}
         {%- endif %}
+    {%- elif turn.role == 'assistant' %}
+        {%- set thought = '' %}
+        {%- if turn.reasoning_content is defined and turn.reasoning_content is not none %}
+            {%- set thought = turn.reasoning_content %}
+        {%- elif '</think>' in body %}
+            {%- set halves = body.split('</think>', 1) %}
+            {%- set thought = halves[0].split('<think>')[-1] %}
+            {%- set body = halves[1].lstrip('\\n') %}
+        {%- endif %}
+        {{- '<|im_start|>assistant\\n' }}
+        {%- if thought and loop.index0 > seen.question %}
+            {{- '<think>\\n' ~ thought.strip('\\n').rstrip() ~ '\\n</think>\\n\\n' }}
+        {%- endif %}
+        {{- body }}
+        {%- for entry in turn.tool_calls or [] %}
+            {%- set seen.budget = seen.budget + 1 %}
+            {{- '' if loop.first and not body else '\\n' }}
+            {{- '<tool_call>\\n' ~ {'name': entry.function.name, 'arguments': entry.function.arguments} | tojson ~ '\\n</tool_call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\\n' }}
+    {%- elif turn.role == 'system' and loop.first %}
+    {%- else %}
+        {{- '<|im_start|>' ~ turn.role ~ '\\n' ~ body ~ '<|im_end|>\\n' }}
     {%- endif %}
 {%- endfor %}
+{%- if seen.budget %}
+    {{- '<|im_start|>note\\n' ~ seen.budget ~ ' calls so far<|im_end|>\\n' }}
+{%- endif %}
 {%- if add_generation_prompt %}
-    {{- '<|im_start|>assistant\\n' }}
-    {%- if enable_thinking is defined and enable_thinking is false %}
-        {{- '<think>\\n\\n</think>\\n\\n' }}
-    {%- endif %}
+    {{- '<|im_start|>assistant\\n' ~ ('<think>\\n\\n</think>\\n\\n' if enable_thinking is defined and not enable_thinking else '') }}
 {%- endif %}
 """
 
-# One long line, roles must alternate: the manner of older templates.
+# One long line, roles must take turns, subscripts instead of attributes: what older templates use.
 ALTERNATING = (
-    "{% if messages[0]['role'] == 'system' %}{% set rest = messages[1:] %}{% set lead = messages[0]['content'].strip() + '\n\n' %}"
-    "{% else %}{% set rest = messages %}{% set lead = '' %}{% endif %}"
-    "{% for m in rest %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
-    "{{ raise_exception('Roles must alternate: user, assistant, \"user\" …') }}{% endif %}"
-    "{% if loop.index0 == 0 %}{% set content = lead + m['content'] %}{% else %}{% set content = m['content'] %}{% endif %}"
-    "{% if m['role'] == 'user' %}{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}"
-    "{% elif m['role'] == 'assistant' %}{{ ' ' + content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}"
+    "{{ bos_token }}{% set skip = 1 if messages[0]['role'] == 'system' else 0 %}"
+    "{% for m in messages[skip:] %}{% set due = ['user', 'assistant'][loop.index0 % 2] %}"
+    "{% if m['role'] != due %}{{ raise_exception('Expected a turn of \"' + due + '\", got \"' + m['role'] + '\" …') }}{% endif %}"
+    "{% if due == 'user' %}{{ '[ASK] ' }}"
+    "{% if loop.first and skip %}{{ messages[0]['content'].strip() + '\n--\n' }}{% endif %}"
+    "{{ m['content'].strip() + ' [/ASK]' }}"
+    "{% else %}{{ ' ' + m['content'].strip() + eos_token }}{% endif %}{% endfor %}"
 )
 
 # Whitespace: tags on lines of their own vanish with their line; text around expressions stays.
@@ -291,7 +268,7 @@ def make_template_goldens(smollm2_template):
             if key == "parts" and name in STRINGS_ONLY:
                 continue
             for extra in sets:
-                for prompt in (False, True):
+                for prompt in (True,) if extra else (False, True):
                     tokens = {k: v for k, v in (("bos_token", bos), ("eos_token", eos)) if v is not None}
                     result = render(source, conversation, {**tokens, **extra, "add_generation_prompt": prompt})
                     renders.append(dict(conversation=key, add_generation_prompt=prompt, variables=extra, **result))

@@ -20,6 +20,11 @@ impl Isa {
         Self::Scalar
     }
 
+    /// Whether this machine runs it.
+    pub fn is_available(self) -> bool {
+        self == Self::Scalar || self == Self::detect()
+    }
+
     /// Name for people.
     pub fn name(self) -> &'static str {
         match self {

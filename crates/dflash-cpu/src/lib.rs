@@ -6,10 +6,24 @@
 //! `unsafe` stands in the instruction set folders, in the thread pool and where threads are handed disjoint
 //! pieces of an output, nowhere else.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod backend;
+mod tile;
+mod scalar;
+mod rows;
+mod quantize;
+mod pack;
+mod norm;
+mod linear;
+mod lanes;
+mod inputs;
+mod embed;
+mod choose;
 mod disjoint;
 mod host;
 mod isa;
+mod math;
 mod pool;
 
 pub use backend::CpuBackend;

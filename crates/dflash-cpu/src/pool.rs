@@ -177,6 +177,15 @@ pub fn share(items: usize, thread: usize, threads: usize) -> std::ops::Range<usi
     items * thread / threads..items * (thread + 1) / threads
 }
 
+/// Ranges of `step` items that cover `range`, the last one shorter.
+pub fn steps(
+    range: std::ops::Range<usize>,
+    step: usize,
+) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let end = range.end;
+    range.step_by(step).map(move |first| first..(first + step).min(end))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

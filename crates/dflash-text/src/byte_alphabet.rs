@@ -7,10 +7,10 @@ const LAST_CHAR: usize = 0x143;
 
 static BYTE_OF_CHAR: LazyLock<[Option<u8>; LAST_CHAR + 1]> = LazyLock::new(|| {
     let mut table = [None; LAST_CHAR + 1];
-    let mut next_spare = 0x100;
+    let mut spare = 0x100..;
     for byte in 0..=255u8 {
-        let at = if is_printable(byte) { usize::from(byte) } else { std::mem::replace(&mut next_spare, next_spare + 1) };
-        table[at] = Some(byte);
+        let at = if is_printable(byte) { Some(usize::from(byte)) } else { spare.next() };
+        at.into_iter().for_each(|at| table[at] = Some(byte));
     }
     table
 });

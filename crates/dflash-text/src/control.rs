@@ -51,10 +51,6 @@ impl ControlTokens {
         self.by_content.get(content).map(|&at| self.tokens[at].id)
     }
 
-    pub fn contains(&self, id: u32) -> bool {
-        self.by_id.contains_key(&id)
-    }
-
     /// Cuts `text` at its control tokens: leftmost first, the longest where several begin.
     pub fn split<'a>(&self, text: &'a str) -> Vec<Piece<'a>> {
         let Some(finder) = &self.finder else { return vec![Piece::Text(text)] };

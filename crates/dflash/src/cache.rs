@@ -127,9 +127,13 @@ mod tests {
     #[cfg(all(unix, not(target_os = "macos")))]
     #[test]
     fn the_platform_place() {
-        let place = |pairs: &[(&str, &str)]| CacheDir::place(&Environment::from_pairs(pairs.iter().copied())).value;
+        let place =
+            |pairs: &[(&str, &str)]| CacheDir::place(&Environment::from_pairs(pairs.iter().copied())).value;
         assert_eq!(place(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")]).unwrap(), PathBuf::from("/x/dflash"));
-        assert_eq!(place(&[("HOME", "/h"), ("XDG_CACHE_HOME", "rel")]).unwrap(), PathBuf::from("/h/.cache/dflash"));
+        assert_eq!(
+            place(&[("HOME", "/h"), ("XDG_CACHE_HOME", "rel")]).unwrap(),
+            PathBuf::from("/h/.cache/dflash")
+        );
         assert_eq!(place(&[("HOME", "/h")]).unwrap(), PathBuf::from("/h/.cache/dflash"));
         assert_eq!(place(&[]), None);
         assert!(CacheDir::at(None).is_err());
@@ -150,7 +154,9 @@ mod tests {
 
     #[test]
     fn sizes_for_people() {
-        for (bytes, text) in [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (98_362_432, "98.4 MB"), (999_960_000, "1.0 GB")] {
+        for (bytes, text) in
+            [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (98_362_432, "98.4 MB"), (999_960_000, "1.0 GB")]
+        {
             assert_eq!(human_bytes(bytes), text);
         }
     }

@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 /// Lossless speculative decoding: the text of the target model, in fewer passes.
 #[derive(Debug, Parser)]
-#[command(name = "dflash", version, arg_required_else_help = false, disable_help_subcommand = true)]
+#[command(name = "dflash", version, disable_help_subcommand = true)]
 pub struct Cli {
     /// What to do; without it the help is printed.
     #[command(subcommand)]

@@ -37,7 +37,8 @@ pub enum DraftQuantSource {
 }
 
 /// What a spec may look like; shown when one does not.
-pub const GRAMMAR: &str = "none, or w(2|4|8) with optional a16|a32 and :gs(32|64|128), as in w4 or w8a32:gs128";
+pub const GRAMMAR: &str =
+    "none, or w(2|4|8) with optional a16|a32 and :gs(32|64|128), as in w4 or w8a32:gs128";
 
 impl DraftQuant {
     /// The quantisation in force: the user's, else the registry's, which only holds for the draft
@@ -121,7 +122,21 @@ mod tests {
 
     #[test]
     fn what_is_not_in_the_grammar() {
-        for text in ["", "w", "w3", "w04", "4", "w4a", "w4a8", "w4:", "w4:64", "w4:gs16", "w4a16a32", "w4:gs64:gs64", "w4 "] {
+        for text in [
+            "",
+            "w",
+            "w3",
+            "w04",
+            "4",
+            "w4a",
+            "w4a8",
+            "w4:",
+            "w4:64",
+            "w4:gs16",
+            "w4a16a32",
+            "w4:gs64:gs64",
+            "w4 ",
+        ] {
             assert!(text.parse::<DraftQuant>().is_err(), "{text}");
         }
     }
@@ -129,7 +144,10 @@ mod tests {
     #[test]
     fn the_user_wins_over_the_registry() {
         let w4 = "w4".parse().unwrap();
-        assert_eq!(DraftQuant::effective(Some(DraftQuant::Off), Some(w4)), (DraftQuant::Off, DraftQuantSource::Explicit));
+        assert_eq!(
+            DraftQuant::effective(Some(DraftQuant::Off), Some(w4)),
+            (DraftQuant::Off, DraftQuantSource::Explicit)
+        );
         assert_eq!(DraftQuant::effective(None, Some(w4)), (w4, DraftQuantSource::ModelDefault));
         assert_eq!(DraftQuant::effective(None, None), (DraftQuant::Off, DraftQuantSource::None));
     }

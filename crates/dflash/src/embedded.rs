@@ -38,7 +38,8 @@ macro_rules! draft_file {
         (
             $draft,
             $name,
-            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/", $draft, "/", $name)) as &[u8],
+            include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/", $draft, "/", $name))
+                as &[u8],
         )
     };
 }
@@ -74,7 +75,8 @@ impl EmbeddedDraft {
 
     /// The folder appears whole by a rename; comparing sizes costs nothing and notices a damaged disk.
     fn is_unpacked(&self, dir: &Path) -> bool {
-        self.contents().all(|(name, bytes)| dir.join(name).metadata().is_ok_and(|meta| meta.len() == bytes.len() as u64))
+        self.contents()
+            .all(|(name, bytes)| dir.join(name).metadata().is_ok_and(|meta| meta.len() == bytes.len() as u64))
     }
 
     fn contents(&self) -> impl Iterator<Item = (&'static str, &'static [u8])> {

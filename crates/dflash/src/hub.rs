@@ -49,7 +49,8 @@ impl HubCache {
     pub fn find(&self, repo: &str) -> Option<Snapshot> {
         let mut dirs: Vec<PathBuf> = children(self.root()?).filter(|dir| is_repo(dir, repo)).collect();
         dirs.sort();
-        let snapshots: Vec<Snapshot> = dirs.iter().filter_map(|dir| newest_snapshot(dir)).map(inspect).collect();
+        let snapshots: Vec<Snapshot> =
+            dirs.iter().filter_map(|dir| newest_snapshot(dir)).map(inspect).collect();
         let complete = snapshots.iter().position(Snapshot::is_complete).unwrap_or(0);
         snapshots.into_iter().nth(complete)
     }
@@ -129,7 +130,8 @@ mod tests {
     #[test]
     fn a_snapshot_is_found_by_full_or_short_name_in_any_case() {
         let dir = tempfile::tempdir().unwrap();
-        let path = repo(dir.path(), "Org/My-Model", "abc", &[("config.json", "{}"), ("model.safetensors", "x")]);
+        let path =
+            repo(dir.path(), "Org/My-Model", "abc", &[("config.json", "{}"), ("model.safetensors", "x")]);
         let hub = HubCache::new(dir.path());
         for name in ["Org/My-Model", "org/my-model", "my-model"] {
             assert_eq!(hub.find(name), Some(Snapshot { path: path.clone(), missing: vec![] }), "{name}");
@@ -143,7 +145,12 @@ mod tests {
     fn missing_shards_are_named() {
         let dir = tempfile::tempdir().unwrap();
         let index = r#"{"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors","c":"m-3.safetensors"}}"#;
-        let files = [("config.json", "{}"), ("model.safetensors.index.json", index), ("m-1.safetensors", "x"), ("m-3.safetensors", "")];
+        let files = [
+            ("config.json", "{}"),
+            ("model.safetensors.index.json", index),
+            ("m-1.safetensors", "x"),
+            ("m-3.safetensors", ""),
+        ];
         repo(dir.path(), "o/m", "r", &files);
         let snapshot = HubCache::new(dir.path()).find("o/m").unwrap();
         assert_eq!(snapshot.missing, ["m-2.safetensors", "m-3.safetensors"]);
@@ -160,7 +167,8 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn the_variables_of_its_own_tools_are_obeyed() {
-        let root = |pairs: &[(&str, &str)]| HubCache::resolve(&Environment::from_pairs(pairs.iter().copied())).0;
+        let root =
+            |pairs: &[(&str, &str)]| HubCache::resolve(&Environment::from_pairs(pairs.iter().copied())).0;
         assert_eq!(root(&[("HF_HUB_CACHE", "/c"), ("HF_HOME", "/h")]), Some("/c".into()));
         assert_eq!(root(&[("HF_HOME", "/h"), ("HOME", "/u")]), Some("/h/hub".into()));
         assert_eq!(root(&[("XDG_CACHE_HOME", "/x"), ("HOME", "/u")]), Some("/x/huggingface/hub".into()));

@@ -59,7 +59,8 @@ const BLOCK_TOKENS: Names = Names::flag("--block-tokens");
 const THREADS: Names = Names::new("--threads", "DFLASH_THREADS");
 const DRAFT_QUANT: Names = Names::flag("--draft-quant");
 /// The variable that other tools of the same models know stands behind our own.
-const OFFLINE: [Names; 2] = [Names::new("--offline", "DFLASH_OFFLINE"), Names::new("--offline", "HF_HUB_OFFLINE")];
+const OFFLINE: [Names; 2] =
+    [Names::new("--offline", "DFLASH_OFFLINE"), Names::new("--offline", "HF_HUB_OFFLINE")];
 
 impl Options {
     /// Resolves every setting, or says which one is wrong.

@@ -146,8 +146,7 @@ impl Locator<'_> {
     fn known_target(&self, model: &str, entry: &Entry) -> Outcome<Target> {
         let path = match &entry.target {
             TargetSource::Wheel(file) if names_exactly(model, entry) => self.obtain(&entry.name, file)?,
-            TargetSource::Wheel(_) => self.variant(model, entry)?,
-            TargetSource::Hub { .. } => self.variant(model, entry)?,
+            TargetSource::Wheel(_) | TargetSource::Hub { .. } => self.variant(model, entry)?,
         };
         Ok(Target { path, names: vec![model.to_owned()] })
     }
@@ -162,15 +161,20 @@ impl Locator<'_> {
 
     fn obtain(&self, pair: &str, file: &WheelFile) -> Outcome<PathBuf> {
         let cache = self.options.cache()?;
-        let (interrupt, _caught) = Interrupt::catch();
+        let (interrupt, caught) = Interrupt::catch();
         let obtainer = Obtainer {
             cache: &cache,
             env: self.env,
             offline: self.options.offline.value,
             progress: self.progress,
-            interrupt,
+            interrupt: interrupt.clone(),
         };
         let result = obtainer.wheel_file(pair, file);
+        drop(caught);
+        // Asked too late to stop the work, and still asked.
+        if interrupt.is_asked() {
+            return Err(Failure::interrupted());
+        }
         result.map_err(|error| error.into_failure(file, &cached_path(&cache, pair, file)))
     }
 
@@ -233,8 +237,7 @@ fn looks_like_path(name: &str) -> bool {
         || name.contains('\\')
         || name.matches('/').count() > 1
         || name.ends_with('/')
-        || name.to_lowercase().ends_with(".safetensors")
-        || (name.to_lowercase().ends_with(".gguf") && name.contains('/'))
+        || [".gguf", ".safetensors"].iter().any(|extension| name.to_lowercase().ends_with(extension))
 }
 
 /// What the model at `path` may be called. In a hub cache the folder is named by a revision, and the
@@ -243,9 +246,7 @@ fn names_of(path: &Path) -> Vec<String> {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let own = path.file_name().map(|name| name.to_string_lossy().into_owned());
     let repo = path.ancestors().find_map(repo_id);
-    let parent = path.parent().filter(|_| path.is_file()).and_then(Path::file_name);
-    let parent = parent.map(|name| name.to_string_lossy().into_owned());
-    own.into_iter().chain(repo).chain(parent).collect()
+    own.into_iter().chain(repo).collect()
 }
 
 fn complete(repo: &str, snapshot: Snapshot) -> Outcome<PathBuf> {
@@ -258,23 +259,24 @@ fn complete(repo: &str, snapshot: Snapshot) -> Outcome<PathBuf> {
 }
 
 fn not_fetched(model: &str, entry: &Entry) -> Failure {
+    let failure = Failure::new(format!("the weights of '{model}' are not on this machine"))
+        .cause("there is no such repository in the local hub cache, and this program does not download it");
     let target = if model.contains('/') { model } else { entry.target.label() };
-    Failure::new(format!("the weights of '{model}' are not on this machine"))
-        .cause("this program downloads only its default pair; there is no such repository in the local hub cache")
-        .hint(download_hint(target, &entry.draft))
-        .hint("then pass --model DIR --draft DIR, or leave them in the hub cache and pass the name")
-}
-
-fn download_hint(target: &str, draft: &DraftSource) -> String {
-    match draft {
-        DraftSource::Hub { repo } => format!("download the model repositories {target} (target) and {repo} (draft)"),
-        DraftSource::Embedded(_) => format!("download the model repository {target} (target); its draft is built in"),
+    match (&entry.target, &entry.draft) {
+        (TargetSource::Wheel(_), _) => failure
+            .hint(format!("pass --model {}, which this program downloads", entry.name))
+            .hint("or pass --model PATH with weights of your own; the draft is built in"),
+        (_, draft) => failure
+            .hint(format!("download the model repositories {target} (target) and {} (draft)", draft.label()))
+            .hint("then pass --model DIR --draft DIR, or leave them in the hub cache and pass the name"),
     }
 }
 
 fn draft_not_fetched(repo: &str) -> Failure {
     Failure::new(format!("the draft '{repo}' is not on this machine"))
         .cause("there is no such repository in the local hub cache, and this program does not download it")
-        .hint(format!("download the model repository {repo} and pass --draft DIR, or leave it in the hub cache"))
+        .hint(format!(
+            "download the model repository {repo} and pass --draft DIR, or leave it in the hub cache"
+        ))
         .hint("or pass --draft ngram (copy from the context) or --draft none (plain decoding)")
 }

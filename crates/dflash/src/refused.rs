@@ -58,9 +58,9 @@ pub fn check_sampling(args: &SamplingArgs) -> Outcome<()> {
 }
 
 fn check_greedy(flag: &str, text: &str, greedy: &[f64]) -> Outcome<()> {
-    let value: f64 = text
-        .parse()
-        .map_err(|_| Failure::usage(format!("invalid value '{text}' for {flag}")).cause(format!("{flag} takes a number")))?;
+    let value: f64 = text.parse().map_err(|_| {
+        Failure::usage(format!("invalid value '{text}' for {flag}")).cause(format!("{flag} takes a number"))
+    })?;
     if greedy.contains(&value) {
         return Ok(());
     }

@@ -124,7 +124,8 @@ impl Registry {
         let name = normalised(name);
         let bases = || self.0.iter().map(|entry| (entry, entry.name.to_lowercase()));
         let exact = bases().find(|(_, base)| *base == name);
-        let longest = || bases().filter(|(_, base)| is_variant(&name, base)).max_by_key(|(_, base)| base.len());
+        let longest =
+            || bases().filter(|(_, base)| is_variant(&name, base)).max_by_key(|(_, base)| base.len());
         exact.or_else(longest).map(|(entry, _)| entry)
     }
 }
@@ -155,7 +156,8 @@ fn is_quant_tag(tag: &str) -> bool {
     let digit_after = |prefix: &str| {
         tag.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
-    matches!(tag, "f16" | "bf16" | "f32") || ["q", "iq", "tq", "mxfp"].iter().any(|prefix| digit_after(prefix))
+    matches!(tag, "f16" | "bf16" | "f32")
+        || ["q", "iq", "tq", "mxfp"].iter().any(|prefix| digit_after(prefix))
 }
 
 #[cfg(test)]
@@ -189,7 +191,9 @@ mod tests {
 
     #[test]
     fn names_that_only_look_alike() {
-        for name in ["", "Qwen3-4", "Qwen3-4Bx", "Qwen3-40B", "Qwen3.5", "my-Qwen3-4B", "SmolLM2-1.7B", "gemma-4-31b"] {
+        for name in
+            ["", "Qwen3-4", "Qwen3-4Bx", "Qwen3-40B", "Qwen3.5", "my-Qwen3-4B", "SmolLM2-1.7B", "gemma-4-31b"]
+        {
             assert_eq!(found(name), None, "{name}");
         }
     }

@@ -70,7 +70,9 @@ impl ObtainError {
     /// Makes an error of what the system said; a full disk is its own case, because the remedy is.
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path: path.to_owned() },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::DiskFull { path: path.to_owned() }
+            }
             _ => Self::Io { action, path: path.to_owned(), source },
         }
     }
@@ -87,7 +89,9 @@ impl ObtainError {
         if let Some(advice) = self.advice(file) {
             failure = failure.hint(advice);
         }
-        failure.hint(identity(file)).hint(format!("pass a file of your own with --model PATH, or put this one at {}", path.display()))
+        failure
+            .hint(identity(file))
+            .hint(format!("pass a file of your own with --model PATH, or put this one at {}", path.display()))
     }
 
     fn attempts(&self) -> &[Attempt] {
@@ -102,8 +106,12 @@ impl ObtainError {
             Self::Offline => Some("run once without --offline, DFLASH_OFFLINE and HF_HUB_OFFLINE".to_owned()),
             Self::NoInstaller => Some("install Python's pip, or uv".to_owned()),
             Self::DiskFull { .. } => Some(room_needed(file)),
-            Self::AllFailed { attempts } if attempts.iter().any(Attempt::is_disk_full) => Some(room_needed(file)),
-            Self::AllFailed { .. } => Some("check the network, the proxy and the package index that this program uses".to_owned()),
+            Self::AllFailed { attempts } if attempts.iter().any(Attempt::is_disk_full) => {
+                Some(room_needed(file))
+            }
+            Self::AllFailed { .. } => {
+                Some("check the network, the proxy and the package index that this program uses".to_owned())
+            }
             Self::Io { .. } => Some("set DFLASH_CACHE to a directory that can be written".to_owned()),
             Self::Mismatch { .. } | Self::BadWheel { .. } => {
                 Some("the package index, or something between it and here, gave another file".to_owned())
@@ -116,7 +124,9 @@ impl ObtainError {
 impl Attempt {
     fn is_disk_full(&self) -> bool {
         let said = self.outcome.to_lowercase();
-        said.contains("no space left") || said.contains("disk quota exceeded") || said.contains("not enough space")
+        said.contains("no space left")
+            || said.contains("disk quota exceeded")
+            || said.contains("not enough space")
     }
 }
 

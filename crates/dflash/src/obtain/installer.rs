@@ -30,7 +30,8 @@ pub enum Product {
 }
 
 const POLL: Duration = Duration::from_millis(50);
-const TAIL_LINES: usize = 8;
+const TAIL_LINES: usize = 6;
+const TAIL_WIDTH: usize = 240;
 
 impl Installer {
     /// The downloaders on the PATH, in the order in which they are tried.
@@ -62,7 +63,9 @@ impl Installer {
         if !status.success() {
             return Ok(Err(self.attempt(file, format!("{status}\n{}", tail(&rooms.log)))));
         }
-        Ok(self.product(file, &rooms.out).ok_or_else(|| self.attempt(file, "it ended well and left no wheel".to_owned())))
+        Ok(self
+            .product(file, &rooms.out)
+            .ok_or_else(|| self.attempt(file, "it ended well and left no wheel".to_owned())))
     }
 
     fn name(&self) -> &'static str {
@@ -83,12 +86,31 @@ impl Installer {
     /// give a bad download again (and keep a second copy of a good one).
     fn arguments(&self) -> &'static [&'static str] {
         const PIP: &[&str] = &[
-            "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input",
-            "--disable-pip-version-check", "--progress-bar", "off", "--dest",
+            "-m",
+            "pip",
+            "download",
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--no-cache-dir",
+            "--no-input",
+            "--disable-pip-version-check",
+            "--progress-bar",
+            "off",
+            "--dest",
         ];
         // uv has no command that downloads a wheel: an installation into a folder of its own comes
         // nearest, and leaves the file already unpacked.
-        const UV: &[&str] = &["pip", "install", "--no-deps", "--only-binary", ":all:", "--no-cache", "--no-progress", "--target"];
+        const UV: &[&str] = &[
+            "pip",
+            "install",
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--no-cache",
+            "--no-progress",
+            "--target",
+        ];
         match self {
             Self::Pip(_) => &PIP[2..],
             Self::PythonPip(_) => PIP,
@@ -115,7 +137,10 @@ impl Installer {
             Self::Uv(_) => Some(out.join(&file.member)).filter(|path| path.is_file()).map(Product::Unpacked),
             _ => {
                 let paths = fs::read_dir(out).ok()?.flatten().map(|entry| entry.path());
-                paths.filter(|path| path.extension().is_some_and(|ext| ext == "whl")).max().map(Product::Wheel)
+                paths
+                    .filter(|path| path.extension().is_some_and(|ext| ext == "whl"))
+                    .max()
+                    .map(Product::Wheel)
             }
         }
     }
@@ -143,7 +168,12 @@ impl Rooms {
     }
 }
 
-fn wait(mut child: Child, room: &Path, step: &Step, obtainer: &Obtainer<'_>) -> Result<ExitStatus, ObtainError> {
+fn wait(
+    mut child: Child,
+    room: &Path,
+    step: &Step,
+    obtainer: &Obtainer<'_>,
+) -> Result<ExitStatus, ObtainError> {
     loop {
         if let Some(status) = child.try_wait().map_err(ObtainError::io("wait for the downloader in", room))? {
             // Ctrl-C reaches the downloader as well: its failure is then not worth a report.
@@ -163,12 +193,19 @@ fn wait(mut child: Child, room: &Path, step: &Step, obtainer: &Obtainer<'_>) -> 
 
 fn bytes_below(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.map(|entry| entry.metadata().map_or(0, |meta| if meta.is_dir() { bytes_below(&entry.path()) } else { meta.len() })).sum()
+    entries
+        .map(|entry| {
+            entry
+                .metadata()
+                .map_or(0, |meta| if meta.is_dir() { bytes_below(&entry.path()) } else { meta.len() })
+        })
+        .sum()
 }
 
 /// The end of what the downloader said; the reason is in its last lines.
 fn tail(log: &Path) -> String {
     let said = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
     let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
-    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    let last = lines[lines.len().saturating_sub(TAIL_LINES)..].iter();
+    last.map(|line| line.chars().take(TAIL_WIDTH).collect::<String>()).collect::<Vec<_>>().join("\n")
 }

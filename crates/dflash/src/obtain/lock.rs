@@ -27,7 +27,9 @@ impl Lock {
             match file.try_lock() {
                 Ok(()) => return Ok(Self { _file: file }),
                 Err(TryLockError::Error(error)) => return Err(ObtainError::io("lock", &path)(error)),
-                Err(TryLockError::WouldBlock) if interrupt.is_asked() => return Err(ObtainError::Interrupted),
+                Err(TryLockError::WouldBlock) if interrupt.is_asked() => {
+                    return Err(ObtainError::Interrupted);
+                }
                 Err(TryLockError::WouldBlock) => {}
             }
             if !std::mem::replace(&mut said, true) {

@@ -19,8 +19,11 @@ struct Marker {
 
 /// Whether the file at `path` was checked against `file` and has not changed since.
 pub fn is_checked(path: &Path, file: &WheelFile) -> bool {
-    let written = fs::read(marker_path(path)).ok().and_then(|bytes| serde_json::from_slice::<Marker>(&bytes).ok());
-    written.is_some() && written == describe(path, file) && written.is_some_and(|marker| marker.size == file.size)
+    let written =
+        fs::read(marker_path(path)).ok().and_then(|bytes| serde_json::from_slice::<Marker>(&bytes).ok());
+    written.is_some()
+        && written == describe(path, file)
+        && written.is_some_and(|marker| marker.size == file.size)
 }
 
 /// Notes that the file at `path` was checked against `file`.

@@ -147,7 +147,10 @@ impl Obtainer<'_> {
 
 /// A folder next to the destination, so that the last step is a rename within one file system.
 fn temp_dir(dir: &Path) -> Result<TempDir, ObtainError> {
-    tempfile::Builder::new().prefix(TEMP_PREFIX).tempdir_in(dir).map_err(ObtainError::io("create a folder in", dir))
+    tempfile::Builder::new()
+        .prefix(TEMP_PREFIX)
+        .tempdir_in(dir)
+        .map_err(ObtainError::io("create a folder in", dir))
 }
 
 /// Called under the lock: whoever made these is gone.

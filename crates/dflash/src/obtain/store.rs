@@ -90,7 +90,8 @@ fn verify(
 
 fn compare(size: u64, sha256: &str, file: &WheelFile) -> Result<(), ObtainError> {
     if size != file.size {
-        let found = if size > file.size { format!("more than {} bytes", file.size) } else { format!("{size} bytes") };
+        let found =
+            if size > file.size { format!("more than {} bytes", file.size) } else { format!("{size} bytes") };
         return Err(ObtainError::Mismatch { wanted: format!("{} bytes", file.size), found });
     }
     if sha256 != file.sha256 {

@@ -1,0 +1,41 @@
+use std::arch::x86_64::*;
+
+use super::math;
+use crate::pack::LANES;
+
+/// `silu(gate) * up`.
+pub(crate) fn glu(gate: &[f32; LANES], up: &[f32; LANES]) -> [f32; LANES] {
+    // SAFETY: a backend with these kernels exists only where the features do.
+    unsafe { glu_features(gate, up) }
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn glu_features(gate: &[f32; LANES], up: &[f32; LANES]) -> [f32; LANES] {
+    let mut out = [0.0; LANES];
+    // SAFETY: all three are eight floats.
+    unsafe {
+        let product = _mm256_mul_ps(math::silu(_mm256_loadu_ps(gate.as_ptr())), _mm256_loadu_ps(up.as_ptr()));
+        _mm256_storeu_ps(out.as_mut_ptr(), product);
+    }
+    out
+}
+
+/// Adds `exp(x - max)` to each lane, chunk after chunk.
+pub(crate) fn sum_exp(chunks: &[[f32; LANES]], max: f32) -> [f32; LANES] {
+    // SAFETY: a backend with these kernels exists only where the features do.
+    unsafe { sum_exp_features(chunks, max) }
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn sum_exp_features(chunks: &[[f32; LANES]], max: f32) -> [f32; LANES] {
+    let (max, mut sum) = (_mm256_set1_ps(max), _mm256_setzero_ps());
+    for chunk in chunks {
+        // SAFETY: a chunk is eight floats.
+        let x = unsafe { _mm256_loadu_ps(chunk.as_ptr()) };
+        sum = _mm256_add_ps(sum, math::exp(_mm256_sub_ps(x, max)));
+    }
+    let mut out = [0.0; LANES];
+    // SAFETY: `out` is eight floats.
+    unsafe { _mm256_storeu_ps(out.as_mut_ptr(), sum) };
+    out
+}

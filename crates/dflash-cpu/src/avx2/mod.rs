@@ -1,0 +1,16 @@
+//! Kernels for x86-64 with AVX2, FMA and F16C.
+
+pub(crate) mod math;
+
+mod byte;
+mod float;
+mod lanes;
+mod multiply;
+mod nibble;
+mod quant;
+pub(crate) mod rows;
+mod scale;
+
+pub(crate) use lanes::{glu, sum_exp};
+pub(crate) use multiply::multiply;
+use multiply::{run, store};

@@ -1,0 +1,206 @@
+//! Products of prepared rows with a packed weight, and what becomes of them.
+
+use std::ops::Range;
+
+use dflash_tensor::{Activation, Pre, Tail, Tensor, Weight};
+
+use crate::disjoint::Disjoint;
+use crate::inputs::{Inputs, Request};
+use crate::pack::{LANES, MAX_PARTS, Packed, PackedPart};
+use crate::pool::{share, steps};
+use crate::tile::{self, MAX_ROWS, NO_PRODUCTS, Products, Tile};
+use crate::{CpuBackend, Isa, host, lanes};
+
+/// Bytes of prepared rows that go together through all weights of a thread, so that they stay in cache.
+const CHUNK_BYTES: usize = 128 << 10;
+
+/// [`dflash_tensor::Backend::linear`].
+pub(crate) fn linear(
+    backend: &CpuBackend,
+    weight: &Weight,
+    x: &Tensor,
+    pre: Pre<'_>,
+    tail: Tail,
+    outs: &mut [&mut Tensor],
+) {
+    run(backend, weight, &Request { x, rows: None, pre }, tail, outs);
+}
+
+/// [`dflash_tensor::Backend::logits`].
+pub(crate) fn logits(
+    backend: &CpuBackend,
+    weight: &Weight,
+    x: &Tensor,
+    rows: &[usize],
+    pre: Pre<'_>,
+    out: &mut Tensor,
+) {
+    run(backend, weight, &Request { x, rows: Some(rows), pre }, Tail::Store, &mut [out]);
+}
+
+fn run(
+    backend: &CpuBackend,
+    weight: &Weight,
+    request: &Request<'_>,
+    tail: Tail,
+    outs: &mut [&mut Tensor],
+) {
+    assert_eq!(request.x.cols(), weight.cols(), "columns of input and weight");
+    let packed = Packed::of(weight);
+    let mut scratch = backend.scratch();
+    let inputs = scratch.inputs.prepare(backend, packed, request);
+    let targets = targets(packed, tail, inputs.rows, outs);
+    let product = Product { isa: backend.isa, packed, inputs, targets };
+    let threads = backend.pool.threads();
+    backend.pool.run(&|thread| match tail {
+        Tail::Store => product.plain::<false>(thread, threads),
+        Tail::Add => product.plain::<true>(thread, threads),
+        Tail::Glu(Activation::Silu) => product.gated(thread, threads),
+    });
+}
+
+/// Where a part's products go.
+struct Target<'a> {
+    values: Disjoint<'a, f32>,
+    cols: usize,
+}
+
+fn targets<'a>(
+    packed: &Packed,
+    tail: Tail,
+    rows: usize,
+    outs: &'a mut [&mut Tensor],
+) -> [Option<Target<'a>>; MAX_PARTS] {
+    let gated = matches!(tail, Tail::Glu(_));
+    if gated {
+        assert!(packed.parts.len() == 2 && packed.parts[0].rows == packed.parts[1].rows, "gate and up");
+    }
+    assert_eq!(outs.len(), if gated { 1 } else { packed.parts.len() }, "outputs");
+    let mut targets = [const { None }; MAX_PARTS];
+    for ((target, out), part) in targets.iter_mut().zip(outs).zip(&packed.parts) {
+        assert_eq!(out.cols(), part.rows, "columns of output and output features");
+        match tail {
+            Tail::Add => assert_eq!(out.rows(), rows, "rows of residual and input"),
+            _ => out.set_rows(rows),
+        }
+        *target = Some(Target { cols: part.rows, values: Disjoint::new(host::rows_mut(out)) });
+    }
+    targets
+}
+
+impl Target<'_> {
+    /// The outputs of group `group` in row `row`: eight, fewer in the last group.
+    ///
+    /// # Safety
+    /// No other use of the same outputs at the same time.
+    unsafe fn lanes(&self, row: usize, group: usize) -> &mut [f32] {
+        let first = group * LANES;
+        let width = (self.cols - first).min(LANES);
+        // SAFETY: the caller's promise.
+        unsafe { self.values.piece(row * self.cols + first..row * self.cols + first + width) }
+    }
+
+    /// Stores or adds eight products.
+    ///
+    /// # Safety
+    /// As [`Target::lanes`].
+    unsafe fn put<const ADD: bool>(&self, row: usize, group: usize, products: &[f32; LANES]) {
+        // SAFETY: the caller's promise.
+        let out = unsafe { self.lanes(row, group) };
+        match out.as_chunks_mut::<LANES>() {
+            ([whole], _) => put::<ADD>(whole, products),
+            (_, rest) => put::<ADD>(rest, products),
+        }
+    }
+}
+
+#[inline(always)]
+fn put<const ADD: bool>(out: &mut [f32], products: &[f32; LANES]) {
+    for (out, product) in out.iter_mut().zip(products) {
+        *out = if ADD { *out + product } else { *product };
+    }
+}
+
+struct Product<'a> {
+    isa: Isa,
+    packed: &'a Packed,
+    inputs: Inputs<'a>,
+    targets: [Option<Target<'a>>; MAX_PARTS],
+}
+
+impl Product<'_> {
+    /// Rows that go together through all weights.
+    fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let rows = (CHUNK_BYTES / self.inputs.row_bytes()).max(1).next_multiple_of(MAX_ROWS);
+        steps(0..self.inputs.rows, rows)
+    }
+
+    /// One thread's share of a product whose parts have an output each.
+    fn plain<const ADD: bool>(&self, thread: usize, threads: usize) {
+        let all = self.packed.parts.iter().map(PackedPart::groups).sum();
+        let mine = share(all, thread, threads);
+        for rows in self.chunks() {
+            let mut first = 0;
+            for (part, target) in self.packed.parts.iter().zip(self.targets.iter().flatten()) {
+                let end = first + part.groups();
+                let own = mine.start.clamp(first, end) - first..mine.end.clamp(first, end) - first;
+                self.plain_part::<ADD>(part, target, own, rows.clone());
+                first = end;
+            }
+        }
+    }
+
+    fn plain_part<const ADD: bool>(
+        &self,
+        part: &PackedPart,
+        target: &Target<'_>,
+        groups: Range<usize>,
+        rows: Range<usize>,
+    ) {
+        let mut products = NO_PRODUCTS;
+        for groups in steps(groups, tile::groups(part.kind, self.inputs.rows)) {
+            for rows in steps(rows.clone(), MAX_ROWS) {
+                let tile = Tile::new(&groups, &rows);
+                self.multiply(part, tile, &mut products);
+                for (row, group, products) in tile.products(&mut products) {
+                    part.add_bias(group, products);
+                    // SAFETY: a group of outputs belongs to one thread.
+                    unsafe { target.put::<ADD>(row, group, products) };
+                }
+            }
+        }
+    }
+
+    /// One thread's share of a gated product.
+    fn gated(&self, thread: usize, threads: usize) {
+        let [gate, up] = &self.packed.parts[..] else { unreachable!("two parts were checked") };
+        let (mut gates, mut ups) = (NO_PRODUCTS, NO_PRODUCTS);
+        let step = [gate, up].map(|part| tile::groups(part.kind, self.inputs.rows)).into_iter().min();
+        for chunk in self.chunks() {
+            for groups in steps(share(gate.groups(), thread, threads), step.unwrap_or(1)) {
+                for rows in steps(chunk.clone(), MAX_ROWS) {
+                    let tile = Tile::new(&groups, &rows);
+                    self.multiply(gate, tile, &mut gates);
+                    self.multiply(up, tile, &mut ups);
+                    self.put_gated(tile, &mut gates, &mut ups);
+                }
+            }
+        }
+    }
+
+    fn put_gated(&self, tile: Tile, gates: &mut Products, ups: &mut Products) {
+        let [gate, up] = &self.packed.parts[..] else { unreachable!("two parts were checked") };
+        let Some(target) = &self.targets[0] else { unreachable!("an output was checked") };
+        for ((row, group, gates), (_, _, ups)) in tile.products(gates).zip(tile.products(ups)) {
+            gate.add_bias(group, gates);
+            up.add_bias(group, ups);
+            let products = lanes::glu(self.isa, gates, ups);
+            // SAFETY: a group of outputs belongs to one thread.
+            unsafe { target.put::<false>(row, group, &products) };
+        }
+    }
+
+    fn multiply(&self, part: &PackedPart, tile: Tile, out: &mut Products) {
+        tile::multiply(self.isa, part, &self.inputs, tile, out);
+    }
+}

@@ -1,0 +1,18 @@
+use dflash_tensor::Tensor;
+
+use crate::{CpuBackend, Isa, host, rows};
+
+/// [`dflash_tensor::Backend::rms_norm`].
+pub(crate) fn rms_norm(backend: &CpuBackend, x: &Tensor, weight: &Tensor, eps: f32, out: &mut Tensor) {
+    assert_eq!((x.cols(), x.cols()), (out.cols(), weight.cols()), "columns of input, output and gain");
+    out.set_rows(x.rows());
+    let norm = (host::rows(weight), eps);
+    let rows = host::rows(x).chunks_exact(x.cols()).zip(host::rows_mut(out).chunks_exact_mut(x.cols()));
+    rows.for_each(|(x, out)| match backend.isa {
+        Isa::Scalar => rows::normalize(x, norm, out),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => crate::avx2::rows::rms_norm(x, norm, out),
+        #[cfg(not(target_arch = "x86_64"))]
+        Isa::Avx2 => unreachable!("not on this machine"),
+    });
+}

@@ -1,0 +1,47 @@
+use super::{Kind, LANES};
+
+/// Writes a cell of one row (floats, or one quantised unit) into lane `lane` of a group.
+pub(super) fn scatter(kind: Kind, group: &mut [u8], lane: usize, cell: &[u8]) {
+    let scales = kind.unit_bytes() - kind.element_bytes();
+    let (elements, scales) = cell.split_at(cell.len() - scales);
+    let (group_elements, group_scales) = group.split_at_mut(elements.len() * LANES);
+    scatter_runs(kind.run_bytes(), group_elements, lane, elements);
+    scatter_runs(kind.scale_bytes(), group_scales, lane, scales);
+}
+
+/// Reads a cell from lane `lane` of a group.
+pub(super) fn collect(kind: Kind, group: &[u8], lane: usize, cell: &mut [u8]) {
+    let elements = cell.len() - (kind.unit_bytes() - kind.element_bytes());
+    let (elements, scales) = cell.split_at_mut(elements);
+    let (group_elements, group_scales) = group.split_at(elements.len() * LANES);
+    collect_runs(kind.run_bytes(), group_elements, lane, elements);
+    collect_runs(kind.scale_bytes(), group_scales, lane, scales);
+}
+
+fn scatter_runs(width: usize, group: &mut [u8], lane: usize, cell: &[u8]) {
+    match width {
+        2 => scatter_fixed::<2>(group, lane, cell),
+        4 => scatter_fixed::<4>(group, lane, cell),
+        _ => debug_assert!(cell.is_empty()),
+    }
+}
+
+fn scatter_fixed<const W: usize>(group: &mut [u8], lane: usize, cell: &[u8]) {
+    let (targets, sources) = (group.as_chunks_mut::<W>().0, cell.as_chunks::<W>().0);
+    let lanes = targets.iter_mut().skip(lane).step_by(LANES);
+    lanes.zip(sources).for_each(|(target, source)| *target = *source);
+}
+
+fn collect_runs(width: usize, group: &[u8], lane: usize, cell: &mut [u8]) {
+    match width {
+        2 => collect_fixed::<2>(group, lane, cell),
+        4 => collect_fixed::<4>(group, lane, cell),
+        _ => debug_assert!(cell.is_empty()),
+    }
+}
+
+fn collect_fixed<const W: usize>(group: &[u8], lane: usize, cell: &mut [u8]) {
+    let (sources, targets) = (group.as_chunks::<W>().0, cell.as_chunks_mut::<W>().0);
+    let lanes = sources.iter().skip(lane).step_by(LANES);
+    lanes.zip(targets).for_each(|(source, target)| *target = *source);
+}

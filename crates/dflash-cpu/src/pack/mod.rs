@@ -1,0 +1,183 @@
+//! Packed weights: how matrices stand in memory while the model runs.
+//!
+//! Eight output rows (a group) are interleaved, so that lane `r` of a vector belongs to output row `r` and
+//! the sum over the inputs never leaves its lane. A row alone, before it is interleaved, is a sequence of
+//! [units](Kind::unit_cols): quantised elements first, then the scale, then the minimum.
+
+mod kind;
+mod lanes;
+mod row;
+
+use dflash_tensor::{BackendError, Format, Part, PartShape, Weight};
+
+use crate::CpuBackend;
+use crate::disjoint::Disjoint;
+use crate::pool::share;
+
+pub(crate) use kind::{BLOCK, Kind, MAX_CELL};
+
+/// Output rows that are interleaved.
+pub(crate) const LANES: usize = 8;
+
+/// Matrices that one weight may hold.
+pub(crate) const MAX_PARTS: usize = 8;
+
+/// Cache line: groups of common widths begin on one.
+const LINE: usize = 64;
+
+/// The parts of a packed weight.
+pub(crate) struct Packed {
+    pub(crate) parts: Vec<PackedPart>,
+}
+
+impl Packed {
+    /// What this backend stored in `weight`.
+    pub(crate) fn of(weight: &Weight) -> &Self {
+        weight.store().downcast_ref().expect("a weight packed by this backend")
+    }
+}
+
+/// One packed matrix.
+pub(crate) struct PackedPart {
+    pub(crate) kind: Kind,
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    /// One per output row, padded to whole groups.
+    bias: Option<Vec<f32>>,
+    /// Where the first group begins in `bytes`.
+    offset: usize,
+    bytes: Vec<u8>,
+}
+
+impl PackedPart {
+    fn zeroed(kind: Kind, rows: usize, cols: usize) -> Self {
+        let len = rows.div_ceil(LANES) * kind.row_bytes(cols) * LANES;
+        let bytes = vec![0; len + LINE];
+        // A pointer that cannot be aligned costs speed, nothing else.
+        let offset = bytes.as_ptr().align_offset(LINE).min(LINE);
+        Self { kind, rows, cols, bias: None, offset, bytes }
+    }
+
+    /// Groups of output rows, the last one padded with zeros.
+    pub(crate) fn groups(&self) -> usize {
+        self.rows.div_ceil(LANES)
+    }
+
+    /// Bytes of a group.
+    pub(crate) fn group_bytes(&self) -> usize {
+        self.kind.row_bytes(self.cols) * LANES
+    }
+
+    /// The bytes of `count` groups from `first` on.
+    pub(crate) fn span(&self, first: usize, count: usize) -> &[u8] {
+        let bytes = self.group_bytes();
+        &self.bytes[self.offset + first * bytes..][..count * bytes]
+    }
+
+    /// Adds the bias of a group, if there is one.
+    pub(crate) fn add_bias(&self, group: usize, products: &mut [f32; LANES]) {
+        if let Some(bias) = &self.bias {
+            let bias = &bias[group * LANES..][..LANES];
+            products.iter_mut().zip(bias).for_each(|(product, bias)| *product += bias);
+        }
+    }
+
+    fn all_mut(&mut self) -> &mut [u8] {
+        let len = self.groups() * self.group_bytes();
+        &mut self.bytes[self.offset..][..len]
+    }
+
+    /// Bytes that a pass over the part reads.
+    fn pass_bytes(&self) -> usize {
+        self.groups() * self.group_bytes() + self.bias.as_ref().map_or(0, |bias| 4 * bias.len())
+    }
+
+    fn set_bias(&mut self, bias: impl Iterator<Item = f32>) {
+        let mut bias: Vec<f32> = bias.collect();
+        bias.resize(self.groups() * LANES, 0.0);
+        self.bias = Some(bias);
+    }
+}
+
+/// [`dflash_tensor::Backend::pack`].
+pub(crate) fn pack(backend: &CpuBackend, parts: &[Part<'_>]) -> Result<Weight, BackendError> {
+    assert!((1..=MAX_PARTS).contains(&parts.len()), "a weight of {} parts", parts.len());
+    let cols = parts[0].cols;
+    let packed = parts.iter().map(|part| {
+        assert_eq!(part.cols, cols, "parts share their input");
+        pack_part(backend, part)
+    });
+    let packed = packed.collect::<Result<Vec<_>, _>>()?;
+    let shapes = parts.iter().map(|part| PartShape { rows: part.rows, format: part.format });
+    Ok(weight(cols, shapes.collect(), packed))
+}
+
+fn weight(cols: usize, shapes: Vec<PartShape>, parts: Vec<PackedPart>) -> Weight {
+    let bytes = parts.iter().map(PackedPart::pass_bytes).sum();
+    Weight::new(cols, shapes, bytes, Box::new(Packed { parts }))
+}
+
+fn pack_part(backend: &CpuBackend, part: &Part<'_>) -> Result<PackedPart, BackendError> {
+    part.check()?;
+    let kind = Kind::of(part.format).ok_or(BackendError::UnsupportedFormat(part.format))?;
+    let source = row::Source::of(part)?;
+    let order = |row: usize| part.order.map_or(row, |order| order[row] as usize);
+    let mut packed = PackedPart::zeroed(kind, part.rows, part.cols);
+    fill(backend, &mut packed, &|row, unit, bytes| source.read(order(row), unit, bytes));
+    if let Some(bias) = part.bias {
+        assert_eq!(bias.len(), part.rows, "one bias per output feature");
+        packed.set_bias(bias.iter().copied());
+    }
+    Ok(packed)
+}
+
+/// Fills all rows from `read(row, unit, bytes)`, which writes the units of a row that fill `bytes`; threads
+/// take groups.
+fn fill(backend: &CpuBackend, part: &mut PackedPart, read: &(dyn Fn(usize, usize, &mut [u8]) + Sync)) {
+    let (kind, rows, groups, bytes) = (part.kind, part.rows, part.groups(), part.group_bytes());
+    let target = Disjoint::new(part.all_mut());
+    let threads = backend.pool.threads();
+    backend.pool.run(&|thread| {
+        for group in share(groups, thread, threads) {
+            // SAFETY: every group belongs to one thread.
+            let group_bytes = unsafe { target.piece(group * bytes..(group + 1) * bytes) };
+            let lanes = (rows - group * LANES).min(LANES);
+            fill_group(kind, group_bytes, lanes, &|lane, unit, bytes| read(group * LANES + lane, unit, bytes));
+        }
+    });
+}
+
+fn fill_group(kind: Kind, group: &mut [u8], lanes: usize, read: &dyn Fn(usize, usize, &mut [u8])) {
+    let mut cell = [0; MAX_CELL];
+    let units = kind.cell_units();
+    for (index, target) in group.chunks_mut(units * kind.unit_bytes() * LANES).enumerate() {
+        let cell = &mut cell[..target.len() / LANES];
+        for lane in 0..lanes {
+            read(lane, index * units, cell);
+            lanes::scatter(kind, target, lane, cell);
+        }
+    }
+}
+
+/// [`dflash_tensor::Backend::gather`].
+pub(crate) fn gather(backend: &CpuBackend, source: &Weight, ids: &[u32]) -> Weight {
+    let [part] = &Packed::of(source).parts[..] else { panic!("rows are gathered from one part") };
+    assert!(ids.iter().all(|&id| (id as usize) < part.rows), "an id beyond {} rows", part.rows);
+    let mut packed = PackedPart::zeroed(part.kind, ids.len(), part.cols);
+    fill(backend, &mut packed, &|row, unit, bytes| part.read(ids[row] as usize, unit, bytes));
+    if let Some(bias) = &part.bias {
+        packed.set_bias(ids.iter().map(|&id| bias[id as usize]));
+    }
+    let format: Format = source.parts()[0].format;
+    weight(part.cols, vec![PartShape { rows: ids.len(), format }], vec![packed])
+}
+
+impl PackedPart {
+    /// As many units of row `row` as fill `bytes` (one, unless elements are floats) from `unit` on, as they
+    /// were before interleaving.
+    pub(crate) fn read(&self, row: usize, unit: usize, bytes: &mut [u8]) {
+        let first = unit * self.kind.unit_bytes() * LANES;
+        let source = &self.span(row / LANES, 1)[first..][..bytes.len() * LANES];
+        lanes::collect(self.kind, source, row % LANES, bytes);
+    }
+}

@@ -1,0 +1,78 @@
+use crate::pack::BLOCK;
+
+/// 32 activations in eight bits: `x = scale * q`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct QuantBlock {
+    /// -127..=127.
+    pub(crate) q: [i8; BLOCK],
+    /// Largest magnitude over 127.
+    pub(crate) scale: f32,
+    /// `scale * total`: the factor of a weight's minimum.
+    pub(crate) sum: f32,
+    /// Sum of `q`.
+    pub(crate) total: i32,
+}
+
+/// Blocks whose magnitudes stay below count as zero, since their reciprocal would overflow.
+const TINY: f32 = 1e-30;
+
+/// Added to a number of small magnitude it leaves the nearest integer, ties to even, in the low bits.
+const ROUND: f32 = 12_582_912.0;
+
+/// Quantises one block. A NaN or an infinity makes the scale NaN or infinite, so that it reaches the output.
+#[inline(always)]
+pub(crate) fn quantize(x: &[f32; BLOCK]) -> QuantBlock {
+    // Magnitudes order like their bits, NaN above all.
+    let magnitude = |x: &f32| (x.to_bits() & 0x7fff_ffff) as i32;
+    let largest = f32::from_bits(x.iter().map(magnitude).fold(0, i32::max) as u32);
+    if largest < TINY {
+        return QuantBlock::default();
+    }
+    let (scale, inverse) = (largest / 127.0, 127.0 / largest);
+    let mut wide = [0_i32; BLOCK];
+    for (q, x) in wide.iter_mut().zip(x) {
+        *q = ((x * inverse + ROUND).to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
+    }
+    let q = wide.map(|q| q as i8);
+    let total = q.iter().map(|&q| i32::from(q)).sum();
+    QuantBlock { q, scale, sum: scale * total as f32, total }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(f: impl Fn(usize) -> f32) -> QuantBlock {
+        quantize(&std::array::from_fn(f))
+    }
+
+    #[test]
+    fn values_come_back_within_half_a_step() {
+        let x = |i: usize| (i as f32 - 11.3) * 0.37;
+        let block = block(x);
+        for (i, &q) in block.q.iter().enumerate() {
+            assert!((f32::from(q) * block.scale - x(i)).abs() <= block.scale * 0.501);
+        }
+        assert_eq!(block.q[31], 127);
+        assert_eq!(block.total, block.q.iter().map(|&q| i32::from(q)).sum::<i32>());
+    }
+
+    #[test]
+    fn ties_go_to_even() {
+        let block = block(|i| if i == 0 { 127.0 } else { i as f32 + 0.5 });
+        assert_eq!(block.q[1..5], [2, 2, 4, 4]);
+    }
+
+    #[test]
+    fn zeros_and_tiny_values_are_zero() {
+        assert_eq!(block(|_| 0.0), QuantBlock::default());
+        assert_eq!(block(|_| -1e-38), QuantBlock::default());
+    }
+
+    #[test]
+    fn what_is_not_finite_spreads() {
+        assert!(block(|i| if i == 3 { f32::NAN } else { 1.0 }).scale.is_nan());
+        assert_eq!(block(|i| if i == 3 { f32::NEG_INFINITY } else { 1.0 }).scale, f32::INFINITY);
+    }
+}

@@ -1,0 +1,82 @@
+//! Row-wise work before a product. Each function stands here once, over arrays of eight lanes, and is
+//! compiled for every instruction set, so all of them give the same bits.
+
+use crate::Isa;
+use crate::pack::LANES;
+use crate::quantize::{QuantBlock, quantize};
+
+/// Gain and epsilon of an RMS norm.
+pub(crate) type Norm<'a> = (&'a [f32], f32);
+
+/// Writes `x`, normalised if asked for, to `values`, and quantised to `blocks`. Either may be empty, but a
+/// norm needs `values`.
+pub(crate) fn prepare(
+    isa: Isa,
+    x: &[f32],
+    norm: Option<Norm<'_>>,
+    values: &mut [f32],
+    blocks: &mut [QuantBlock],
+) {
+    match isa {
+        Isa::Scalar => prepare_row(x, norm, values, blocks),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => crate::avx2::rows::prepare(x, norm, values, blocks),
+        #[cfg(not(target_arch = "x86_64"))]
+        Isa::Avx2 => unreachable!("not on this machine"),
+    }
+}
+
+/// The body of [`prepare`].
+#[inline(always)]
+pub(crate) fn prepare_row(
+    x: &[f32],
+    norm: Option<Norm<'_>>,
+    values: &mut [f32],
+    blocks: &mut [QuantBlock],
+) {
+    match norm {
+        Some(norm) => normalize(x, norm, values),
+        None if values.is_empty() => return quantize_row(x, blocks),
+        None => values.copy_from_slice(x),
+    }
+    quantize_row(values, blocks);
+}
+
+#[inline(always)]
+fn quantize_row(x: &[f32], blocks: &mut [QuantBlock]) {
+    for (block, x) in blocks.iter_mut().zip(x.as_chunks().0) {
+        *block = quantize(x);
+    }
+}
+
+/// `out = x / sqrt(mean(x^2) + eps) * gain`.
+#[inline(always)]
+pub(crate) fn normalize(x: &[f32], (gain, eps): Norm<'_>, out: &mut [f32]) {
+    let mean = sum_of_squares(x) / x.len() as f32;
+    let inverse = 1.0 / (mean + eps).sqrt();
+    for ((out, x), gain) in out.iter_mut().zip(x).zip(gain) {
+        *out = x * inverse * gain;
+    }
+}
+
+#[inline(always)]
+fn sum_of_squares(x: &[f32]) -> f32 {
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    let mut lanes = [0.0_f32; LANES];
+    for chunk in chunks {
+        for (lane, x) in lanes.iter_mut().zip(chunk) {
+            *lane = x.mul_add(*x, *lane);
+        }
+    }
+    for (lane, x) in lanes.iter_mut().zip(rest) {
+        *lane = x.mul_add(*x, *lane);
+    }
+    sum(&lanes)
+}
+
+/// The one order in which eight lanes are summed.
+#[inline(always)]
+pub(crate) fn sum(lanes: &[f32; LANES]) -> f32 {
+    let [a, b, c, d, e, f, g, h] = *lanes;
+    ((a + e) + (c + g)) + ((b + f) + (d + h))
+}

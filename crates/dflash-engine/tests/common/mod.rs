@@ -1,0 +1,84 @@
+//! A tiny seeded target, decoded every way there is.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use dflash_cpu::{CpuBackend, Isa};
+use dflash_engine::{
+    Decoder, DecoderOptions, Decoding, Event, FinishReason, Proposer, Request, Stats, VerifyMode, WidthPolicy,
+};
+use dflash_models::{Target, load_target};
+use dflash_testkit::{RandomWidths, Rng, Script, Scripted};
+
+/// Rows of a block in these tests.
+pub const BLOCK: usize = 16;
+
+pub fn target(path: &Path) -> Box<dyn Target> {
+    target_on(path, 2, Isa::detect())
+}
+
+pub fn target_on(path: &Path, threads: usize, isa: Isa) -> Box<dyn Target> {
+    let backend = Arc::new(CpuBackend::new(threads, isa));
+    load_target(path, backend, &mut |_, _| {}).expect("a sound checkpoint").target
+}
+
+pub fn options(mode: VerifyMode) -> DecoderOptions {
+    DecoderOptions { prefill_chunk: 2048, block: BLOCK, verify_cap: 0, mode }
+}
+
+pub fn decoder(path: &Path, proposers: Vec<Box<dyn Proposer>>) -> Decoder {
+    Decoder::new(target(path), proposers, options(VerifyMode::Fixed))
+}
+
+pub fn scripted(truth: &[u32], script: Script, vocab: usize, seed: u64) -> Box<dyn Proposer> {
+    let vocab = u32::try_from(vocab).expect("a small vocabulary");
+    Box::new(Scripted { truth: truth.to_vec(), script, vocab, block: BLOCK, seed })
+}
+
+pub fn random_widths(seed: u64) -> impl Fn(&Decoder) -> Box<dyn WidthPolicy> + Send + Sync + 'static {
+    move |_| Box::new(RandomWidths(Rng::new(seed)))
+}
+
+/// What a request delivered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    pub ids: Vec<u32>,
+    pub reason: FinishReason,
+    pub stats: Stats,
+}
+
+pub fn answer(decoder: &Decoder, request: Request) -> Answer {
+    let mut ids = Vec::new();
+    let mut finished = None;
+    decoder
+        .decode(request, &mut |event| {
+            assert!(finished.is_none(), "nothing comes after the end");
+            match event {
+                Event::Tokens(new) => ids.extend(new),
+                Event::Finished { reason, stats } => finished = Some((reason, stats)),
+                _ => {}
+            }
+            true
+        })
+        .expect("a request that can be decoded");
+    let (reason, stats) = finished.expect("a request ends");
+    assert_eq!(stats.completion_tokens, ids.len(), "counters count delivered ids");
+    Answer { ids, reason, stats }
+}
+
+pub fn speculative(decoder: &Decoder, prompt: &[u32], max_tokens: usize) -> Answer {
+    answer(decoder, Request::new(prompt.to_vec(), max_tokens))
+}
+
+pub fn plain(decoder: &Decoder, prompt: &[u32], max_tokens: usize) -> Answer {
+    let request = Request { decoding: Decoding::Plain, ..Request::new(prompt.to_vec(), max_tokens) };
+    let answer = answer(decoder, request);
+    assert_eq!(answer.stats.cycles_by_width.keys().copied().max().unwrap_or(1), 1);
+    answer
+}
+
+pub fn prompt(len: usize, vocab: usize, seed: u64) -> Vec<u32> {
+    let mut rng = Rng::new(seed);
+    (0..len).map(|_| rng.below(vocab as u32)).collect()
+}

@@ -1,0 +1,164 @@
+use std::sync::Arc;
+
+use dflash_tensor::{Backend, Part, Tensor, Weight};
+
+use crate::affine::{AffineMatrix, DraftQuant};
+use crate::checkpoint::{Checkpoint, Matrix};
+use crate::{Element, ModelError};
+
+/// What every load needs and gathers: the backend, progress and notes.
+pub(crate) struct LoadContext<'a> {
+    /// Packs the weights.
+    pub(crate) backend: Arc<dyn Backend>,
+    /// Called with (bytes of the file done, all bytes of the file).
+    pub(crate) progress: &'a mut dyn FnMut(u64, u64),
+    /// What a user may want to know, such as tensors that were skipped.
+    pub(crate) notes: Vec<String>,
+    /// Bytes of the packed weights.
+    pub(crate) packed: u64,
+}
+
+/// Packs the tensors of a checkpoint one after the other and lets go of their mapped pages.
+pub(crate) struct Loader<'a, 'b> {
+    checkpoint: &'a Checkpoint,
+    context: &'a mut LoadContext<'b>,
+    quant: Option<DraftQuant>,
+    done: u64,
+    total: u64,
+}
+
+/// One matrix of a weight to be packed.
+pub(crate) struct Wanted {
+    /// Module path.
+    pub(crate) module: String,
+    /// Output features.
+    pub(crate) rows: usize,
+    /// Input features.
+    pub(crate) cols: usize,
+    /// Bias per output feature, in output order.
+    pub(crate) bias: Option<Vec<f32>>,
+    /// Order of the rows of the file, see [`Part::order`].
+    pub(crate) order: Option<Vec<u32>>,
+}
+
+impl Wanted {
+    /// A matrix in file order without bias.
+    pub(crate) fn new(module: impl Into<String>, rows: usize, cols: usize) -> Self {
+        Self { module: module.into(), rows, cols, bias: None, order: None }
+    }
+}
+
+/// A matrix as it stands in the file, or quantised on the way.
+enum Source<'a> {
+    Mapped(Matrix<'a>),
+    Quantised(AffineMatrix),
+}
+
+impl Source<'_> {
+    fn part<'a>(&'a self, wanted: &'a Wanted) -> Part<'a> {
+        let (bias, order) = (wanted.bias.as_deref(), wanted.order.as_deref());
+        match self {
+            Self::Mapped(matrix) => matrix.part(bias, order),
+            Self::Quantised(matrix) => matrix.part(bias, order),
+        }
+    }
+}
+
+impl<'a, 'b> Loader<'a, 'b> {
+    /// For a checkpoint whose float matrices are quantised by `quant` on the way.
+    pub(crate) fn new(
+        checkpoint: &'a Checkpoint,
+        context: &'a mut LoadContext<'b>,
+        quant: Option<DraftQuant>,
+    ) -> Self {
+        let total = checkpoint.bytes();
+        Self { checkpoint, context, quant, done: 0, total }
+    }
+
+    /// The checkpoint.
+    pub(crate) fn checkpoint(&self) -> &'a Checkpoint {
+        self.checkpoint
+    }
+
+    /// The backend.
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        self.context.backend.as_ref()
+    }
+
+    /// Adds a note for the user.
+    pub(crate) fn note(&mut self, note: String) {
+        self.context.notes.push(note);
+    }
+
+    /// Packs the matrices that share an input into one weight.
+    pub(crate) fn weight(&mut self, wanted: &[Wanted]) -> Result<Weight, ModelError> {
+        let sources = wanted.iter().map(|wanted| self.source(wanted)).collect::<Result<Vec<_>, _>>()?;
+        self.pack(&sources, wanted)
+    }
+
+    /// Packs an embedding or head, which is never quantised on the way.
+    pub(crate) fn table(&mut self, module: &str, rows: usize, cols: usize) -> Result<Arc<Weight>, ModelError> {
+        let source = Source::Mapped(self.checkpoint.matrix(module, rows, cols)?);
+        self.pack(&[source], &[Wanted::new(module, rows, cols)]).map(Arc::new)
+    }
+
+    fn pack(&mut self, sources: &[Source<'_>], wanted: &[Wanted]) -> Result<Weight, ModelError> {
+        let parts = sources.iter().zip(wanted).map(|(source, wanted)| source.part(wanted)).collect::<Vec<_>>();
+        let weight = self.context.backend.pack(&parts).map_err(|source| {
+            let names = wanted.iter().map(|wanted| wanted.module.as_str()).collect::<Vec<_>>();
+            ModelError::Pack { tensor: names.join(", "), source }
+        })?;
+        self.context.packed += weight.bytes() as u64;
+        wanted.iter().for_each(|wanted| self.packed(&wanted.module));
+        Ok(weight)
+    }
+
+    fn packed(&mut self, module: &str) {
+        self.checkpoint.release(module);
+        self.advance(self.checkpoint.module_bytes(module));
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        self.done += bytes;
+        (self.context.progress)(self.done.min(self.total), self.total);
+    }
+
+    fn source(&self, wanted: &Wanted) -> Result<Source<'a>, ModelError> {
+        let matrix = self.checkpoint.matrix(&wanted.module, wanted.rows, wanted.cols)?;
+        let Some(quant) = self.quant else { return Ok(Source::Mapped(matrix)) };
+        if !matrix.cols.is_multiple_of(quant.group as usize) {
+            return Ok(Source::Mapped(matrix));
+        }
+        let element = Element::Plain(matrix.format);
+        match (matrix.data, element.scale()) {
+            (dflash_tensor::PartData::Plain(bytes), Some(scale)) => {
+                let values = element.floats(bytes).expect("a type that is a scale is a float");
+                Ok(Source::Quantised(AffineMatrix::quantize(&values, matrix.cols, quant, scale)))
+            }
+            _ => Ok(Source::Mapped(matrix)),
+        }
+    }
+
+    /// A float vector, such as a bias.
+    pub(crate) fn floats(&mut self, name: &str, len: usize) -> Result<Vec<f32>, ModelError> {
+        let values = self.checkpoint.floats(name, len)?;
+        self.advance(4 * len as u64);
+        Ok(values)
+    }
+
+    /// A gain vector as a tensor `[1, len]`.
+    pub(crate) fn gain(&mut self, name: &str, len: usize) -> Result<Tensor, ModelError> {
+        let values = self.floats(name, len)?;
+        let mut tensor = self.backend().tensor(1, len);
+        self.backend().write(&mut tensor, 0, &values);
+        self.context.packed += 4 * len as u64;
+        Ok(tensor)
+    }
+
+    /// Checks that the checkpoint holds nothing else and reports all bytes as done.
+    pub(crate) fn finish(mut self) -> Result<(), ModelError> {
+        self.checkpoint.finish()?;
+        self.advance(self.total);
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+use std::ops::Range;
+use std::path::Path;
+
+use serde_json::{Map as Json, Value};
+
+use crate::map::Map;
+use crate::{Element, ModelError};
+
+/// A tensor of one file.
+pub(crate) struct TensorInfo {
+    /// Name in the file.
+    pub(crate) name: String,
+    /// Type of the elements.
+    pub(crate) element: Element,
+    /// Outermost dimension first.
+    pub(crate) shape: Vec<usize>,
+    /// Bytes within the file.
+    pub(crate) range: Range<usize>,
+}
+
+/// The header of a safetensors file: a length, JSON, then the data that it points into.
+pub(crate) struct Header {
+    /// In order of their names.
+    pub(crate) tensors: Vec<TensorInfo>,
+    /// Whether the file ends before the last tensor does.
+    pub(crate) short: bool,
+}
+
+impl Header {
+    /// Reads and checks the header of a mapped file: names, types, shape products and offsets.
+    ///
+    /// # Errors
+    /// [`ModelError::LfsPointer`] or [`ModelError::Damaged`]. A file that is merely too short is no
+    /// error yet, so that all short files of a checkpoint can be named together.
+    pub(crate) fn read(map: &Map) -> Result<Self, ModelError> {
+        let bytes = map.bytes();
+        refuse_pointer(map.path(), bytes)?;
+        let Some(data_start) = data_start(bytes) else {
+            return Ok(Self { tensors: Vec::new(), short: true });
+        };
+        let header: Json<String, Value> = serde_json::from_slice(&bytes[8..data_start])
+            .map_err(|error| damaged(map.path(), format!("its header does not parse ({error})")))?;
+        let mut tensors = Vec::with_capacity(header.len());
+        for (name, entry) in header.iter().filter(|(name, _)| *name != "__metadata__") {
+            let tensor = tensor(name, entry, data_start)
+                .ok_or_else(|| damaged(map.path(), format!("the header entry of tensor {name} is invalid")))?;
+            tensors.push(tensor);
+        }
+        let short = tensors.iter().any(|tensor| tensor.range.end > bytes.len());
+        Ok(Self { tensors, short })
+    }
+}
+
+/// Where the data begin; `None` when the file ends within the header.
+fn data_start(bytes: &[u8]) -> Option<usize> {
+    let length = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
+    let end = usize::try_from(length).ok()?.checked_add(8)?;
+    (end <= bytes.len()).then_some(end)
+}
+
+fn tensor(name: &str, entry: &Value, data_start: usize) -> Option<TensorInfo> {
+    let element = Element::of_safetensors(entry.get("dtype")?.as_str()?)?;
+    let shape = numbers(entry.get("shape")?)?;
+    let offsets = numbers(entry.get("data_offsets")?)?;
+    let [begin, end] = offsets[..] else { return None };
+    if end.checked_sub(begin)? != element.bytes(&shape)? {
+        return None;
+    }
+    let range = begin.checked_add(data_start)?..end.checked_add(data_start)?;
+    Some(TensorInfo { name: name.to_owned(), element, shape, range })
+}
+
+fn numbers(value: &Value) -> Option<Vec<usize>> {
+    value.as_array()?.iter().map(|n| usize::try_from(n.as_u64()?).ok()).collect()
+}
+
+/// A git-lfs pointer is a short text file that stands in for the real one.
+///
+/// # Errors
+/// [`ModelError::LfsPointer`].
+pub(crate) fn refuse_pointer(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
+    if bytes.starts_with(b"version https://git-lfs") {
+        return Err(ModelError::LfsPointer { path: path.to_owned() });
+    }
+    Ok(())
+}
+
+fn damaged(path: &Path, what: String) -> ModelError {
+    ModelError::Damaged { path: path.to_owned(), what }
+}

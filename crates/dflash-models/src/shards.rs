@@ -1,0 +1,123 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::json::Document;
+use crate::map::Map;
+use crate::safetensors::Header;
+use crate::ModelError;
+
+const INDEX: &str = "model.safetensors.index.json";
+
+/// The safetensors files of a checkpoint directory with their headers.
+///
+/// # Errors
+/// [`ModelError::Incomplete`] with every missing and every short file, or what is wrong with a file.
+pub(crate) fn open(dir: &Path) -> Result<Vec<(Map, Header)>, ModelError> {
+    let index = index(dir)?;
+    let files = match &index {
+        Some(index) => index.values().cloned().collect(),
+        None => glob(dir)?,
+    };
+    let (opened, short) = open_present(dir, &files)?;
+    let missing = files.into_iter().filter(|name| !dir.join(name).is_file()).collect::<Vec<_>>();
+    if !missing.is_empty() || !short.is_empty() {
+        return Err(ModelError::Incomplete { dir: dir.to_owned(), missing, short });
+    }
+    if let Some(index) = index {
+        check_index(dir, &index, &opened)?;
+    }
+    Ok(opened)
+}
+
+type Opened = (Vec<(Map, Header)>, Vec<String>);
+
+fn open_present(dir: &Path, files: &BTreeSet<String>) -> Result<Opened, ModelError> {
+    let (mut opened, mut short) = (Vec::new(), Vec::new());
+    for name in files.iter().filter(|name| dir.join(name).is_file()) {
+        let path = dir.join(name);
+        let length = std::fs::metadata(&path).map_err(|source| ModelError::Io { path: path.clone(), source })?.len();
+        if length == 0 {
+            short.push(name.clone());
+            continue;
+        }
+        let map = Map::open(&path)?;
+        let header = Header::read(&map)?;
+        if header.short {
+            short.push(name.clone());
+        }
+        opened.push((map, header));
+    }
+    Ok((opened, short))
+}
+
+/// Tensor name to file name, when the directory has an index.
+fn index(dir: &Path) -> Result<Option<BTreeMap<String, String>>, ModelError> {
+    let Some(document) = Document::open_optional(&dir.join(INDEX))? else { return Ok(None) };
+    let keys = document.keys()?;
+    let weights = keys.object("weight_map")?.ok_or_else(|| keys.missing("weight_map"))?;
+    let mut index = BTreeMap::new();
+    for (tensor, _) in weights.entries() {
+        let file = weights.text(tensor)?.ok_or_else(|| weights.missing(tensor))?;
+        // A file name only: an index must not lead out of its directory.
+        if Path::new(file).file_name() != Some(file.as_ref()) {
+            return Err(weights.bad(tensor, "the name of a file in the same directory"));
+        }
+        index.insert(tensor.clone(), file.to_owned());
+    }
+    Ok(Some(index))
+}
+
+/// Without an index: every `model*.safetensors`.
+fn glob(dir: &Path) -> Result<BTreeSet<String>, ModelError> {
+    let io = |source| ModelError::Io { path: dir.to_owned(), source };
+    let mut files = BTreeSet::new();
+    for entry in std::fs::read_dir(dir).map_err(io)? {
+        let name = entry.map_err(io)?.file_name().to_string_lossy().into_owned();
+        if name.starts_with("model") && name.ends_with(".safetensors") {
+            files.insert(name);
+        }
+    }
+    if files.is_empty() {
+        let why = "it holds no model*.safetensors file; an unfinished download is the usual cause".into();
+        return Err(ModelError::NotACheckpoint { path: dir.to_owned(), why });
+    }
+    complete(dir, files)
+}
+
+/// Adds the siblings that names such as `model-00001-of-00003.safetensors` promise.
+fn complete(dir: &Path, mut files: BTreeSet<String>) -> Result<BTreeSet<String>, ModelError> {
+    let promised = files.iter().filter_map(|name| siblings(name)).flatten().collect::<Vec<_>>();
+    if promised.len() > 1 << 16 {
+        let what = "its file names promise too many shards".into();
+        return Err(ModelError::Damaged { path: PathBuf::from(dir), what });
+    }
+    files.extend(promised);
+    Ok(files)
+}
+
+fn siblings(name: &str) -> Option<impl Iterator<Item = String> + use<>> {
+    let (head, count) = name.strip_suffix(".safetensors")?.rsplit_once("-of-")?;
+    let (stem, number) = head.rsplit_once('-')?;
+    let digits = |text: &str| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
+    if !digits(number) || !digits(count) {
+        return None;
+    }
+    let (stem, count) = (stem.to_owned(), count.parse::<usize>().ok().filter(|&count| count <= 4096)?);
+    Some((1..=count).map(move |n| format!("{stem}-{n:05}-of-{count:05}.safetensors")))
+}
+
+/// Every tensor of the index stands in the file that the index names.
+fn check_index(dir: &Path, index: &BTreeMap<String, String>, files: &[(Map, Header)]) -> Result<(), ModelError> {
+    let mut held = BTreeSet::new();
+    for (map, header) in files {
+        let file = map.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        held.extend(header.tensors.iter().map(|tensor| (tensor.name.clone(), file.clone())));
+    }
+    match index.iter().find(|(tensor, file)| !held.contains(&((*tensor).clone(), (*file).clone()))) {
+        None => Ok(()),
+        Some((tensor, file)) => Err(ModelError::Damaged {
+            path: dir.join(file),
+            what: format!("the index puts tensor {tensor} there, but the file does not hold it"),
+        }),
+    }
+}

@@ -1,0 +1,123 @@
+//! Against what Hugging Face's own tokenizers and template renderer produced for the same files.
+
+use std::path::PathBuf;
+
+use dflash_text::{
+    ChatTemplate, GgufVocab, Message, RenderRequest, SpecialTokens, TextError, Tokenizer, TokenizerConfig,
+};
+use serde_json::{Value, json};
+
+const FAMILIES: [&str; 4] = ["gpt-2", "llama-bpe", "qwen2", "smollm"];
+
+fn data(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+fn read(name: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(data(name)).unwrap()).unwrap()
+}
+
+fn from_gguf(family: &str) -> Tokenizer {
+    let json = read(&format!("{family}/gguf.json"));
+    let texts = |key: &str| serde_json::from_value(json[key].clone()).unwrap();
+    let id = |key: &str| json[key].as_u64().map(|id| id as u32);
+    Tokenizer::from_gguf(GgufVocab {
+        model: json["model"].as_str().unwrap().into(),
+        pre: json["pre"].as_str().unwrap().into(),
+        tokens: texts("tokens"),
+        token_types: serde_json::from_value(json["token_type"].clone()).unwrap(),
+        merges: texts("merges"),
+        bos: id("bos_token_id"),
+        eos: id("eos_token_id"),
+        add_bos: json["add_bos_token"].as_bool(),
+        ..Default::default()
+    })
+    .unwrap()
+}
+
+fn from_json(family: &str) -> Tokenizer {
+    let bytes = std::fs::read(data(&format!("{family}/tokenizer.json"))).unwrap();
+    Tokenizer::from_json(&bytes, &TokenizerConfig::default()).unwrap()
+}
+
+fn check_ids(family: &str, tokenizer: &Tokenizer, from: &str) {
+    for case in read("tokenizer_goldens.json").as_array().unwrap() {
+        let text = case["text"].as_str().unwrap();
+        for (column, allow_special) in [("special", true), ("plain", false)] {
+            let expected: Vec<u32> = serde_json::from_value(case["ids"][family][column].clone()).unwrap();
+            let ids = tokenizer.encode(text, allow_special).unwrap();
+            assert_eq!(ids, expected, "{family} from {from}, {column}: {} {text:?}", case["name"]);
+        }
+    }
+}
+
+#[test]
+fn ids_from_gguf_metadata() {
+    for family in FAMILIES {
+        check_ids(family, &from_gguf(family), "gguf");
+    }
+}
+
+#[test]
+fn ids_from_tokenizer_json() {
+    for family in FAMILIES {
+        check_ids(family, &from_json(family), "tokenizer.json");
+    }
+}
+
+/// What the conversation is for this crate: content parts become one string, as they come over the wire.
+fn request(conversation: &Value, render: &Value) -> RenderRequest {
+    let messages = conversation["messages"].as_array().unwrap().iter().cloned();
+    let mut request = RenderRequest::new(messages.map(|message| Message::from_json(message).unwrap()).collect());
+    request.tools = conversation["tools"].as_array().cloned().unwrap_or_default();
+    request.add_generation_prompt = render["add_generation_prompt"].as_bool().unwrap();
+    request.extra = render["variables"].as_object().unwrap().clone();
+    request.now = Some(0);
+    request
+}
+
+fn special_tokens(golden: &Value) -> SpecialTokens {
+    let text = |key: &str| golden[key].as_str().map(str::to_owned);
+    let control = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|begin_of_text|>", "<|start_header_id|>"];
+    let more = ["<|end_header_id|>", "<|eot_id|>", "<s>", "</s>"];
+    SpecialTokens {
+        bos: text("bos_token"),
+        eos: text("eos_token"),
+        control: control.iter().chain(&more).map(|token| (*token).to_owned()).collect(),
+    }
+}
+
+#[test]
+fn renders() {
+    let goldens = read("template_goldens.json");
+    for (name, golden) in goldens["templates"].as_object().unwrap() {
+        let template = ChatTemplate::new(golden["source"].as_str().unwrap(), special_tokens(golden)).unwrap();
+        for render in golden["renders"].as_array().unwrap() {
+            let conversation = render["conversation"].as_str().unwrap();
+            // Parts reach a template as one string here; the reference hands it the list.
+            if conversation == "parts" {
+                continue;
+            }
+            let result = template.render(&request(&goldens["conversations"][conversation], render));
+            match (&render["error"], &render["text"], result) {
+                (_, Value::String(text), Ok(prompt)) => assert_eq!(&prompt.to_string(), text, "{name}: {render}"),
+                (Value::String(words), _, Err(TextError::TemplateRaised { message })) => assert_eq!(&message, words),
+                (Value::Null, Value::Null, Err(TextError::TemplateRender { .. })) => {}
+                (_, _, result) => panic!("{name}: {render}: {result:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn parts_render_as_the_string_they_make() {
+    let goldens = read("template_goldens.json");
+    let parts = &goldens["conversations"]["parts"];
+    let joined = json!({"messages": [{"role": "user", "content": "part one & two"}]});
+    for golden in goldens["templates"].as_object().unwrap().values() {
+        let template = ChatTemplate::new(golden["source"].as_str().unwrap(), special_tokens(golden)).unwrap();
+        let render = json!({"add_generation_prompt": true, "variables": {}});
+        let text = |conversation| template.render(&request(conversation, &render)).unwrap().to_string();
+        assert_eq!(text(parts), text(&joined));
+    }
+}

@@ -1,0 +1,176 @@
+//! `dflash models`: the known pairs, and what of them is on this machine.
+
+use std::fmt::Write as _;
+use std::io;
+
+use serde::Serialize;
+
+use crate::cache::{CacheDir, CachedFile, human_bytes};
+use crate::draft_quant::DraftQuant;
+use crate::hub::HubCache;
+use crate::obtain;
+use crate::registry::{DraftSource, Entry, Family, Registry, TargetSource};
+
+/// What of a pair's weights is on this machine. An embedded draft counts for neither side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Everything: it runs without the network.
+    Ready,
+    /// A part.
+    Cached,
+    /// Nothing.
+    Missing,
+}
+
+/// One known pair.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ModelRow {
+    /// The name to pass to `--model`.
+    pub name: String,
+    /// The target's file or repository.
+    pub target: String,
+    /// The draft's name or repository.
+    pub draft: String,
+    /// The structural kind of the target.
+    pub family: Family,
+    /// How its draft is quantised unless the user says otherwise.
+    pub draft_quant: Option<DraftQuant>,
+    /// What of it is on this machine.
+    pub state: State,
+    /// What is missing, and how it gets here.
+    pub note: Option<String>,
+}
+
+/// The cache directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CacheListing {
+    /// Where it is.
+    pub dir: Option<String>,
+    /// The sum of its files.
+    pub bytes: u64,
+    /// Its files.
+    pub files: Vec<CachedFile>,
+}
+
+/// Everything that `dflash models` says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Listing {
+    /// The known pairs.
+    pub models: Vec<ModelRow>,
+    /// The cache directory.
+    pub cache: CacheListing,
+}
+
+impl Listing {
+    /// Looks at the cache and at the local hub cache.
+    pub fn of(registry: &Registry, cache: Option<&CacheDir>, hub: &HubCache) -> io::Result<Self> {
+        let models = registry.entries().iter().map(|entry| row(entry, cache, hub)).collect();
+        let files = cache.map_or(Ok(Vec::new()), CacheDir::files)?;
+        let dir = cache.map(|cache| cache.root().to_string_lossy().into_owned());
+        let bytes = files.iter().map(|file| file.bytes).sum();
+        Ok(Self { models, cache: CacheListing { dir, bytes, files } })
+    }
+
+    /// The listing as a table.
+    pub fn table(&self) -> String {
+        let mut text = format!("{:<22}{:<36}STATE\n", "TARGET", "DRAFT");
+        for row in &self.models {
+            let note = row.note.as_ref().map(|note| format!("  ({note})")).unwrap_or_default();
+            let _ = writeln!(text, "{:<22}{:<36}{}{note}", row.name, row.draft, row.state.label());
+        }
+        let _ = writeln!(text, "\n{}", self.cache.heading());
+        for file in &self.cache.files {
+            let _ = writeln!(text, "{:>10}  {}", human_bytes(file.bytes), file.name);
+        }
+        text
+    }
+}
+
+impl CacheListing {
+    fn heading(&self) -> String {
+        match &self.dir {
+            Some(dir) => format!("cache: {dir} ({})", human_bytes(self.bytes)),
+            None => "cache: none; set DFLASH_CACHE".to_owned(),
+        }
+    }
+}
+
+impl State {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Cached => "cached",
+            Self::Missing => "missing",
+        }
+    }
+
+    fn of(parts: &[bool]) -> Self {
+        match parts.iter().filter(|here| **here).count() {
+            count if count == parts.len() => Self::Ready,
+            0 => Self::Missing,
+            _ => Self::Cached,
+        }
+    }
+}
+
+fn row(entry: &Entry, cache: Option<&CacheDir>, hub: &HubCache) -> ModelRow {
+    let target = target_is_here(entry, cache, hub);
+    let draft = draft_is_here(entry, hub);
+    let state = State::of(&[Some(target), draft].into_iter().flatten().collect::<Vec<_>>());
+    ModelRow {
+        name: entry.name.clone(),
+        target: entry.target.label().to_owned(),
+        draft: entry.draft.label().to_owned(),
+        family: entry.family,
+        draft_quant: entry.draft_quant,
+        state,
+        note: note(entry, target, draft.unwrap_or(true)),
+    }
+}
+
+fn target_is_here(entry: &Entry, cache: Option<&CacheDir>, hub: &HubCache) -> bool {
+    match &entry.target {
+        TargetSource::Wheel(file) => cache.is_some_and(|cache| obtain::is_ready(cache, &entry.name, file)),
+        TargetSource::Hub { .. } => is_in(hub, &entry.name),
+    }
+}
+
+/// `None` for a draft that need not be fetched.
+fn draft_is_here(entry: &Entry, hub: &HubCache) -> Option<bool> {
+    match &entry.draft {
+        DraftSource::Embedded(_) => None,
+        DraftSource::Hub { repo } => Some(is_in(hub, repo)),
+    }
+}
+
+fn is_in(hub: &HubCache, repo: &str) -> bool {
+    hub.find(repo).is_some_and(|snapshot| snapshot.is_complete())
+}
+
+fn note(entry: &Entry, target: bool, draft: bool) -> Option<String> {
+    match (&entry.target, target, draft) {
+        (_, true, true) => None,
+        (TargetSource::Wheel(file), false, _) => {
+            Some(format!("obtained at first use: {}", human_bytes(file.download_size)))
+        }
+        (_, false, true) => Some("no target".to_owned()),
+        (_, true, false) => Some("no draft".to_owned()),
+        (_, false, false) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states() {
+        assert_eq!(State::of(&[true]), State::Ready);
+        assert_eq!(State::of(&[false]), State::Missing);
+        assert_eq!(State::of(&[true, true]), State::Ready);
+        assert_eq!(State::of(&[true, false]), State::Cached);
+        assert_eq!(State::of(&[false, true]), State::Cached);
+        assert_eq!(State::of(&[false, false]), State::Missing);
+    }
+}
