@@ -1,9 +1,14 @@
 use std::sync::{Mutex, MutexGuard};
 
-use crate::Isa;
+use dflash_tensor::{
+    AttentionSpec, Backend, BackendError, Batch, Choice, KvGeometry, KvStore, Part, Pre, SeqCache, Tail,
+    Tensor, Weight,
+};
+
 use crate::choose::ChooseBuffers;
-use crate::inputs::InputBuffers;
+use crate::inputs::{InputBuffers, Request};
 use crate::pool::Pool;
+use crate::{Isa, attention, choose, embed, host, kv, linear, norm, pack};
 
 /// The operations on the cores of this machine.
 pub struct CpuBackend {
@@ -48,5 +53,102 @@ impl CpuBackend {
     /// Its contents never matter between operations, so a panic in one of them does no harm.
     pub(crate) fn scratch(&self) -> MutexGuard<'_, Scratch> {
         self.scratch.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Backend for CpuBackend {
+    fn name(&self) -> String {
+        let threads = self.threads();
+        format!("cpu ({}, {threads} thread{})", self.isa.name(), if threads == 1 { "" } else { "s" })
+    }
+
+    fn tensor(&self, rows: usize, cols: usize) -> Tensor {
+        host::tensor(rows, cols)
+    }
+
+    fn write(&self, tensor: &mut Tensor, row: usize, data: &[f32]) {
+        let cols = tensor.cols();
+        assert!(data.len().is_multiple_of(cols), "{} elements in rows of {cols}", data.len());
+        host::rows_mut(tensor)[row * cols..][..data.len()].copy_from_slice(data);
+    }
+
+    fn read(&self, tensor: &Tensor, row: usize) -> Vec<f32> {
+        let cols = tensor.cols();
+        host::rows(tensor)[row * cols..][..cols].to_vec()
+    }
+
+    fn pack(&self, parts: &[Part<'_>]) -> Result<Weight, BackendError> {
+        pack::pack(self, parts)
+    }
+
+    fn gather(&self, weight: &Weight, ids: &[u32]) -> Weight {
+        pack::gather(self, weight, ids)
+    }
+
+    fn linear(&self, weight: &Weight, x: &Tensor, pre: Pre<'_>, tail: Tail, outs: &mut [&mut Tensor]) {
+        linear::linear(self, weight, x, pre, tail, outs);
+    }
+
+    fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f32, out: &mut Tensor) {
+        norm::rms_norm(self, x, weight, eps, out);
+    }
+
+    fn copy(&self, source: &Tensor, source_row: usize, rows: usize, target: &mut Tensor, row: usize, col: usize) {
+        host::copy(source, source_row..source_row + rows, target, row, col);
+    }
+
+    fn embed(&self, table: &Weight, ids: &[u32], scale: f32, out: &mut Tensor) {
+        embed::embed(self, table, ids, scale, out);
+    }
+
+    fn kv_block(&self, geometry: KvGeometry) -> Box<dyn KvStore> {
+        kv::new_block(geometry)
+    }
+
+    fn append(
+        &self,
+        spec: &AttentionSpec,
+        layer: usize,
+        batch: &Batch,
+        caches: &mut [&mut SeqCache],
+        k: &mut Tensor,
+        v: &Tensor,
+    ) {
+        attention::append(self, spec, layer, batch, caches, k, v);
+    }
+
+    fn attention(
+        &self,
+        spec: &AttentionSpec,
+        layer: usize,
+        batch: &Batch,
+        caches: &mut [&mut SeqCache],
+        q: &mut Tensor,
+        k: &mut Tensor,
+        v: &Tensor,
+        out: &mut Tensor,
+    ) {
+        attention::attend(self, spec, layer, batch, caches, q, k, v, out);
+    }
+
+    fn choose(
+        &self,
+        weight: &Weight,
+        x: &Tensor,
+        rows: &[usize],
+        pre: Pre<'_>,
+        vocab: usize,
+        out: &mut Vec<Choice>,
+    ) -> Result<(), BackendError> {
+        choose::choose(self, weight, &Request { x, rows: Some(rows), pre }, vocab, out)
+    }
+
+    fn logits(&self, weight: &Weight, x: &Tensor, rows: &[usize], pre: Pre<'_>, out: &mut Tensor) {
+        linear::logits(self, weight, x, rows, pre, out);
+    }
+
+    /// Operations are done when they return, so there is nothing to wait for.
+    fn sync(&self) -> Result<(), BackendError> {
+        Ok(())
     }
 }

@@ -10,7 +10,7 @@ use crate::inputs::{Inputs, Request, room};
 use crate::pack::{LANES, Packed, PackedPart};
 use crate::pool::{share, steps};
 use crate::rows::sum;
-use crate::tile::{self, MAX_ROWS, NO_PRODUCTS, Tile};
+use crate::tile::{self, MAX_ROWS, NO_PRODUCTS};
 use crate::{CpuBackend, Isa, lanes, math};
 
 /// Ids of a tile.
@@ -106,13 +106,12 @@ impl Search<'_> {
         let begin = index * TILE_GROUPS;
         let end = (begin + TILE_GROUPS).min(self.vocab.div_ceil(LANES));
         let mut products = NO_PRODUCTS;
-        for groups in steps(begin..end, tile::groups(self.part.kind, self.inputs.rows)) {
+        for group in begin..end {
             for rows in steps(0..logits.len(), MAX_ROWS) {
-                let tile = Tile::new(&groups, &(first + rows.start..first + rows.end));
-                tile::multiply(self.isa, self.part, &self.inputs, tile, &mut products);
-                for (row, group, products) in tile.products(&mut products) {
-                    self.part.add_bias(group, products);
-                    logits[row - first][group - begin] = *products;
+                let shifted = first + rows.start..first + rows.end;
+                tile::multiply(self.isa, self.part, group, &self.inputs, shifted, &mut products);
+                for (logits, products) in logits[rows].iter_mut().zip(&products) {
+                    logits[group - begin] = *products;
                 }
             }
         }

@@ -1,4 +1,5 @@
 use std::any::Any;
+use std::ops::Range;
 
 use dflash_tensor::{Buffer, Tensor};
 
@@ -39,4 +40,15 @@ pub(crate) fn rows_mut(tensor: &mut Tensor) -> &mut [f32] {
     let len = tensor.rows() * tensor.cols();
     let buffer = tensor.buffer_mut().as_any_mut().downcast_mut::<HostBuffer>();
     &mut buffer.expect("a tensor of this backend").0[..len]
+}
+
+/// [`dflash_tensor::Backend::copy`].
+pub(crate) fn copy(source: &Tensor, from: Range<usize>, target: &mut Tensor, row: usize, col: usize) {
+    let (width, target_cols) = (source.cols(), target.cols());
+    assert!(col + width <= target_cols, "columns {col}..{} of {target_cols}", col + width);
+    let source = &rows(source)[from.start * width..from.end * width];
+    let target = &mut rows_mut(target)[row * target_cols..];
+    for (source, target) in source.chunks_exact(width).zip(target.chunks_exact_mut(target_cols)) {
+        target[col..][..width].copy_from_slice(source);
+    }
 }

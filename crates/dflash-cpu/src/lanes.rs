@@ -1,4 +1,4 @@
-//! Functions of eight neighbouring outputs.
+//! Functions of the outputs of a group.
 
 use crate::pack::LANES;
 use crate::{Isa, math};

@@ -6,9 +6,11 @@
 //! `unsafe` stands in the instruction set folders, in the thread pool and where threads are handed disjoint
 //! pieces of an output, nowhere else.
 
+mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod backend;
+mod bandwidth;
 mod tile;
 mod scalar;
 mod rows;
@@ -23,6 +25,7 @@ mod choose;
 mod disjoint;
 mod host;
 mod isa;
+mod kv;
 mod math;
 mod pool;
 

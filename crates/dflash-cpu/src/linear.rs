@@ -8,7 +8,7 @@ use crate::disjoint::Disjoint;
 use crate::inputs::{Inputs, Request};
 use crate::pack::{LANES, MAX_PARTS, Packed, PackedPart};
 use crate::pool::{share, steps};
-use crate::tile::{self, MAX_ROWS, NO_PRODUCTS, Products, Tile};
+use crate::tile::{self, MAX_ROWS, NO_PRODUCTS, Products};
 use crate::{CpuBackend, Isa, host, lanes};
 
 /// Bytes of prepared rows that go together through all weights of a thread, so that they stay in cache.
@@ -89,7 +89,7 @@ fn targets<'a>(
 }
 
 impl Target<'_> {
-    /// The outputs of group `group` in row `row`: eight, fewer in the last group.
+    /// The outputs of group `group` in row `row`: fewer in the last group.
     ///
     /// # Safety
     /// No other use of the same outputs at the same time.
@@ -100,7 +100,7 @@ impl Target<'_> {
         unsafe { self.values.piece(row * self.cols + first..row * self.cols + first + width) }
     }
 
-    /// Stores or adds eight products.
+    /// Stores or adds the products of a group.
     ///
     /// # Safety
     /// As [`Target::lanes`].
@@ -158,12 +158,10 @@ impl Product<'_> {
         rows: Range<usize>,
     ) {
         let mut products = NO_PRODUCTS;
-        for groups in steps(groups, tile::groups(part.kind, self.inputs.rows)) {
+        for group in groups {
             for rows in steps(rows.clone(), MAX_ROWS) {
-                let tile = Tile::new(&groups, &rows);
-                self.multiply(part, tile, &mut products);
-                for (row, group, products) in tile.products(&mut products) {
-                    part.add_bias(group, products);
+                self.multiply(part, group, &rows, &mut products);
+                for (row, products) in rows.zip(&products) {
                     // SAFETY: a group of outputs belongs to one thread.
                     unsafe { target.put::<ADD>(row, group, products) };
                 }
@@ -174,33 +172,24 @@ impl Product<'_> {
     /// One thread's share of a gated product.
     fn gated(&self, thread: usize, threads: usize) {
         let [gate, up] = &self.packed.parts[..] else { unreachable!("two parts were checked") };
+        let Some(target) = &self.targets[0] else { unreachable!("an output was checked") };
         let (mut gates, mut ups) = (NO_PRODUCTS, NO_PRODUCTS);
-        let step = [gate, up].map(|part| tile::groups(part.kind, self.inputs.rows)).into_iter().min();
         for chunk in self.chunks() {
-            for groups in steps(share(gate.groups(), thread, threads), step.unwrap_or(1)) {
+            for group in share(gate.groups(), thread, threads) {
                 for rows in steps(chunk.clone(), MAX_ROWS) {
-                    let tile = Tile::new(&groups, &rows);
-                    self.multiply(gate, tile, &mut gates);
-                    self.multiply(up, tile, &mut ups);
-                    self.put_gated(tile, &mut gates, &mut ups);
+                    self.multiply(gate, group, &rows, &mut gates);
+                    self.multiply(up, group, &rows, &mut ups);
+                    for ((row, gates), ups) in rows.zip(&gates).zip(&ups) {
+                        let products = lanes::glu(self.isa, gates, ups);
+                        // SAFETY: a group of outputs belongs to one thread.
+                        unsafe { target.put::<false>(row, group, &products) };
+                    }
                 }
             }
         }
     }
 
-    fn put_gated(&self, tile: Tile, gates: &mut Products, ups: &mut Products) {
-        let [gate, up] = &self.packed.parts[..] else { unreachable!("two parts were checked") };
-        let Some(target) = &self.targets[0] else { unreachable!("an output was checked") };
-        for ((row, group, gates), (_, _, ups)) in tile.products(gates).zip(tile.products(ups)) {
-            gate.add_bias(group, gates);
-            up.add_bias(group, ups);
-            let products = lanes::glu(self.isa, gates, ups);
-            // SAFETY: a group of outputs belongs to one thread.
-            unsafe { target.put::<false>(row, group, &products) };
-        }
-    }
-
-    fn multiply(&self, part: &PackedPart, tile: Tile, out: &mut Products) {
-        tile::multiply(self.isa, part, &self.inputs, tile, out);
+    fn multiply(&self, part: &PackedPart, group: usize, rows: &Range<usize>, out: &mut Products) {
+        tile::multiply(self.isa, part, group, &self.inputs, rows.clone(), out);
     }
 }

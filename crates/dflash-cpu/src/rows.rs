@@ -1,9 +1,11 @@
-//! Row-wise work before a product. Each function stands here once, over arrays of eight lanes, and is
+//! Row-wise work before a product. Each function stands here once, over arrays of fixed lanes, and is
 //! compiled for every instruction set, so all of them give the same bits.
 
 use crate::Isa;
-use crate::pack::LANES;
 use crate::quantize::{QuantBlock, quantize};
+
+/// Lanes of a sum of squares.
+const LANES: usize = 16;
 
 /// Gain and epsilon of an RMS norm.
 pub(crate) type Norm<'a> = (&'a [f32], f32);
@@ -74,9 +76,10 @@ fn sum_of_squares(x: &[f32]) -> f32 {
     sum(&lanes)
 }
 
-/// The one order in which eight lanes are summed.
+/// The one order in which lanes are summed.
 #[inline(always)]
 pub(crate) fn sum(lanes: &[f32; LANES]) -> f32 {
-    let [a, b, c, d, e, f, g, h] = *lanes;
+    let eight: [f32; 8] = std::array::from_fn(|i| lanes[i] + lanes[i + 8]);
+    let [a, b, c, d, e, f, g, h] = eight;
     ((a + e) + (c + g)) + ((b + f) + (d + h))
 }

@@ -41,8 +41,7 @@ impl AffineMatrix {
 
     /// As a part of a packed weight.
     pub fn part<'a>(&'a self, bias: Option<&'a [f32]>, order: Option<&'a [u32]>) -> Part<'a> {
-        let data =
-            PartData::Affine { elements: &self.elements, scales: &self.scales, biases: &self.biases };
+        let data = PartData::Affine { elements: &self.elements, scales: &self.scales, biases: &self.biases };
         Part { format: self.format, rows: self.rows, cols: self.cols, data, bias, order }
     }
 }

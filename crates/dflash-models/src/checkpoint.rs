@@ -208,11 +208,8 @@ impl Checkpoint {
     }
 
     fn plan(&self, module: &str, cols: usize) -> Result<Plan, ModelError> {
-        let error = |what: String| ModelError::Quantization {
-            path: self.path.clone(),
-            module: module.into(),
-            what,
-        };
+        let error =
+            |what: String| ModelError::Quantization { path: self.path.clone(), module: module.into(), what };
         let none = || error("the file holds scales, but config.json has no `quantization` section".into());
         let plan = self.quantization.as_ref().ok_or_else(none)?.plan(module)?;
         if !cols.is_multiple_of(plan.group as usize) {
@@ -260,6 +257,10 @@ impl Checkpoint {
     pub fn finish(&self) -> Result<(), ModelError> {
         let unused = self.tensors.iter().filter(|(_, entry)| !entry.taken.get());
         let names = unused.map(|(name, _)| name.clone()).collect::<Vec<_>>();
-        if names.is_empty() { Ok(()) } else { Err(ModelError::UnusedTensors { path: self.path.clone(), names }) }
+        if names.is_empty() {
+            Ok(())
+        } else {
+            Err(ModelError::UnusedTensors { path: self.path.clone(), names })
+        }
     }
 }

@@ -41,13 +41,19 @@ pub enum ModelError {
         what: String,
     },
     /// The file is a git-lfs pointer, the weights were never fetched.
-    #[error("{path} is a git-lfs pointer, not the weights themselves: run `git lfs pull` or download the file again")]
+    #[error(
+        "{path} is a git-lfs pointer, not the weights themselves: run `git lfs pull` or download the file again"
+    )]
     LfsPointer {
         /// File.
         path: PathBuf,
     },
     /// Files of a sharded checkpoint are absent or too short.
-    #[error("{dir} is incomplete{}{}; this looks like an unfinished download: fetch these files again", list("missing", missing), list("too short", short))]
+    #[error(
+        "{dir} is incomplete{}{}; this looks like an unfinished download: fetch these files again",
+        list("missing", missing),
+        list("too short", short)
+    )]
     Incomplete {
         /// Checkpoint directory.
         dir: PathBuf,
@@ -57,7 +63,9 @@ pub enum ModelError {
         short: Vec<String>,
     },
     /// A GGUF model cut into several files.
-    #[error("{path} is one of {count} parts of a split GGUF file, which are not read; merge them with `gguf-split --merge`")]
+    #[error(
+        "{path} is one of {count} parts of a split GGUF file, which are not read; merge them with `gguf-split --merge`"
+    )]
     SplitGguf {
         /// File.
         path: PathBuf,
@@ -65,7 +73,9 @@ pub enum ModelError {
         count: u64,
     },
     /// A tensor is stored in a format without reader.
-    #[error("tensor {tensor} in {path} is stored as {format}, which is not supported (supported: {supported})")]
+    #[error(
+        "tensor {tensor} in {path} is stored as {format}, which is not supported (supported: {supported})"
+    )]
     UnsupportedFormat {
         /// File.
         path: PathBuf,
@@ -87,7 +97,9 @@ pub enum ModelError {
         supported: String,
     },
     /// A draft was given where a target belongs.
-    #[error("{path} is a draft model ({kind}), not a target: give it as the draft and name the target it was trained for as the model")]
+    #[error(
+        "{path} is a draft model ({kind}), not a target: give it as the draft and name the target it was trained for as the model"
+    )]
     DraftAsTarget {
         /// Checkpoint.
         path: PathBuf,
@@ -137,7 +149,10 @@ pub enum ModelError {
         second_value: String,
     },
     /// A key asks for mathematics that is not implemented.
-    #[error("{path}: `{key}` = {value} changes the mathematics of the model and is not supported{}", why(reason))]
+    #[error(
+        "{path}: `{key}` = {value} changes the mathematics of the model and is not supported{}",
+        why(reason)
+    )]
     Refused {
         /// Config file.
         path: PathBuf,
@@ -270,5 +285,10 @@ fn why(reason: &str) -> String {
 }
 
 fn each(differences: &[Difference]) -> String {
-    differences.iter().map(|difference| format!(" {difference};")).collect::<String>().trim_end_matches(';').into()
+    differences
+        .iter()
+        .map(|difference| format!(" {difference};"))
+        .collect::<String>()
+        .trim_end_matches(';')
+        .into()
 }

@@ -89,7 +89,12 @@ impl<'a> Keys<'a> {
     /// The error for a value of the wrong kind.
     pub fn bad(&self, key: &str, expected: &str) -> ModelError {
         let found = self.map.get(key).map(shown).unwrap_or_else(|| "absent".into());
-        ModelError::BadValue { path: self.path.to_owned(), key: self.name(key), found, expected: expected.into() }
+        ModelError::BadValue {
+            path: self.path.to_owned(),
+            key: self.name(key),
+            found,
+            expected: expected.into(),
+        }
     }
 
     /// The error for a value whose mathematics is not implemented.

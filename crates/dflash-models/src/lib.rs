@@ -1,1 +1,39 @@
-//! dflash-models
+//! Checkpoints and models of dflash: readers of safetensors, GGUF and MLX-quantised files, target families
+//! and draft models.
+//!
+//! Everything here is immutable after load and describes its forward pass with the operations of
+//! [`dflash_tensor::Backend`]. This crate knows no text, no sampling and no concrete backend. Whatever a
+//! file says that would change the mathematics is either computed or refused by name; every tensor is used
+//! or named in a note.
+
+mod affine;
+mod checkpoint;
+mod draft;
+mod element;
+mod error;
+mod families;
+mod gguf;
+mod hf;
+mod json;
+mod layer;
+mod llama;
+mod loader;
+mod map;
+mod quantization;
+mod refuse;
+mod rope;
+mod safetensors;
+mod shards;
+mod taps;
+mod target;
+mod text;
+mod workspace;
+
+pub use affine::DraftQuant;
+pub use draft::{Draft, DraftOptions, DraftSpec, DraftState, DraftWorkspace};
+pub use element::Element;
+pub use error::{Difference, ModelError};
+pub use taps::Taps;
+pub use target::{LoadedTarget, Target, TargetSpec, load_target};
+pub use text::{GgufVocabulary, TextAssets};
+pub use workspace::Workspace;

@@ -97,13 +97,19 @@ impl<'a, 'b> Loader<'a, 'b> {
     }
 
     /// Packs an embedding or head, which is never quantised on the way.
-    pub(crate) fn table(&mut self, module: &str, rows: usize, cols: usize) -> Result<Arc<Weight>, ModelError> {
+    pub(crate) fn table(
+        &mut self,
+        module: &str,
+        rows: usize,
+        cols: usize,
+    ) -> Result<Arc<Weight>, ModelError> {
         let source = Source::Mapped(self.checkpoint.matrix(module, rows, cols)?);
         self.pack(&[source], &[Wanted::new(module, rows, cols)]).map(Arc::new)
     }
 
     fn pack(&mut self, sources: &[Source<'_>], wanted: &[Wanted]) -> Result<Weight, ModelError> {
-        let parts = sources.iter().zip(wanted).map(|(source, wanted)| source.part(wanted)).collect::<Vec<_>>();
+        let parts =
+            sources.iter().zip(wanted).map(|(source, wanted)| source.part(wanted)).collect::<Vec<_>>();
         let weight = self.context.backend.pack(&parts).map_err(|source| {
             let names = wanted.iter().map(|wanted| wanted.module.as_str()).collect::<Vec<_>>();
             ModelError::Pack { tensor: names.join(", "), source }

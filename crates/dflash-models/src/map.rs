@@ -44,11 +44,7 @@ impl Map {
             // SAFETY: the mapping is read only and backed by a file, so dropped pages come back from
             // the file with the same bytes; borrowed slices stay valid.
             let _ = unsafe {
-                self.map.unchecked_advise_range(
-                    memmap2::UncheckedAdvice::DontNeed,
-                    range.start,
-                    range.len(),
-                )
+                self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
             };
         }
         #[cfg(not(unix))]

@@ -87,7 +87,9 @@ impl Quantization {
                 return Err(self.error(module, "the override matches no module of this checkpoint"));
             }
             if plan.is_some() && !contains(&format!("{module}.scales")) {
-                return Err(self.error(module, "the override quantizes it, but the file holds no scales for it"));
+                return Err(
+                    self.error(module, "the override quantizes it, but the file holds no scales for it")
+                );
             }
         }
         Ok(())

@@ -77,7 +77,7 @@ pub(crate) fn note_unread(config: &Keys<'_>, read: &[&[&str]]) -> Option<String>
 }
 
 /// Keys that describe training, storage, sampling or the tokenizer, not the forward pass.
-pub(crate) const HARMLESS: [&str; 33] = [
+pub(crate) const HARMLESS: &[&str] = &[
     "architectures",
     "attention_dropout",
     "auto_map",

@@ -84,7 +84,7 @@ fn agreed<T: PartialEq + std::fmt::Debug>(
 }
 
 /// Keys of a scaling section that are read, or that say nothing of the mathematics.
-const KNOWN: [&str; 15] = [
+const KNOWN: &[&str] = &[
     "rope_type",
     "type",
     "rope_theta",
@@ -103,7 +103,9 @@ const KNOWN: [&str; 15] = [
 ];
 
 fn scaling(keys: &Keys<'_>, rules: &RopeRules<'_>) -> Result<RopeScaling, ModelError> {
-    if let Some((key, _)) = keys.entries().find(|(key, value)| !value.is_null() && !KNOWN.contains(&key.as_str())) {
+    if let Some((key, _)) =
+        keys.entries().find(|(key, value)| !value.is_null() && !KNOWN.contains(&key.as_str()))
+    {
         return Err(keys.refused(key, "this rotary setting is unknown"));
     }
     if keys.number("partial_rotary_factor")?.is_some_and(|part| part != 1.0) {

@@ -42,8 +42,9 @@ impl Header {
             .map_err(|error| damaged(map.path(), format!("its header does not parse ({error})")))?;
         let mut tensors = Vec::with_capacity(header.len());
         for (name, entry) in header.iter().filter(|(name, _)| *name != "__metadata__") {
-            let tensor = tensor(name, entry, data_start)
-                .ok_or_else(|| damaged(map.path(), format!("the header entry of tensor {name} is invalid")))?;
+            let tensor = tensor(name, entry, data_start).ok_or_else(|| {
+                damaged(map.path(), format!("the header entry of tensor {name} is invalid"))
+            })?;
             tensors.push(tensor);
         }
         let short = tensors.iter().any(|tensor| tensor.range.end > bytes.len());

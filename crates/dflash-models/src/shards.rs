@@ -1,10 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use crate::ModelError;
 use crate::json::Document;
 use crate::map::Map;
 use crate::safetensors::Header;
-use crate::ModelError;
 
 const INDEX: &str = "model.safetensors.index.json";
 
@@ -35,7 +35,8 @@ fn open_present(dir: &Path, files: &BTreeSet<String>) -> Result<Opened, ModelErr
     let (mut opened, mut short) = (Vec::new(), Vec::new());
     for name in files.iter().filter(|name| dir.join(name).is_file()) {
         let path = dir.join(name);
-        let length = std::fs::metadata(&path).map_err(|source| ModelError::Io { path: path.clone(), source })?.len();
+        let length =
+            std::fs::metadata(&path).map_err(|source| ModelError::Io { path: path.clone(), source })?.len();
         if length == 0 {
             short.push(name.clone());
             continue;
@@ -107,7 +108,11 @@ fn siblings(name: &str) -> Option<impl Iterator<Item = String> + use<>> {
 }
 
 /// Every tensor of the index stands in the file that the index names.
-fn check_index(dir: &Path, index: &BTreeMap<String, String>, files: &[(Map, Header)]) -> Result<(), ModelError> {
+fn check_index(
+    dir: &Path,
+    index: &BTreeMap<String, String>,
+    files: &[(Map, Header)],
+) -> Result<(), ModelError> {
     let mut held = BTreeSet::new();
     for (map, header) in files {
         let file = map.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

@@ -104,7 +104,7 @@ impl ChatTemplate {
         let now = request.now.unwrap_or_else(unix_now);
         let plain = run(&self.env, PLAIN, self.context(request, now, None))?;
         let marked = match &self.trust {
-            Trust::Marks(marks) => self.render_marked(marks, request, now)?,
+            Trust::Marks(marks) => self.render_marked(marks, request, now, &plain)?,
             Trust::Output => None,
         };
         match marked.filter(|marked| marked.to_string() == plain) {
@@ -114,19 +114,32 @@ impl ChatTemplate {
     }
 
     /// Renders with marks for control tokens; `None` when that fails where the plain rendering did not.
-    fn render_marked(&self, marks: &MarkedSource, request: &RenderRequest, now: i64) -> Result<Option<Rendered>, TextError> {
-        let typed = request.typed_text();
-        if !marks.clashes_with(&typed) {
+    fn render_marked(
+        &self,
+        marks: &MarkedSource,
+        request: &RenderRequest,
+        now: i64,
+        plain: &str,
+    ) -> Result<Option<Rendered>, TextError> {
+        // What the request spells in escapes shows only in the output, so both are looked through.
+        let taken = request.typed_text() + plain;
+        if !marks.clashes_with(&taken) {
             return Ok(self.run_marked(&self.env, marks, request, now));
         }
         // The request uses the very characters that serve as marks: take others, for this request.
-        let Some(marks) = MarkedSource::new(&self.source, &self.special, &typed)? else { return Ok(None) };
+        let Some(marks) = MarkedSource::new(&self.source, &self.special, &taken)? else { return Ok(None) };
         let mut env = self.env.clone();
         env.add_template_owned(MARKED, marks.source.clone()).map_err(syntax_error)?;
         Ok(self.run_marked(&env, &marks, request, now))
     }
 
-    fn run_marked(&self, env: &Environment<'_>, marks: &MarkedSource, request: &RenderRequest, now: i64) -> Option<Rendered> {
+    fn run_marked(
+        &self,
+        env: &Environment<'_>,
+        marks: &MarkedSource,
+        request: &RenderRequest,
+        now: i64,
+    ) -> Option<Rendered> {
         let output = run(env, MARKED, self.context(request, now, Some(marks))).ok()?;
         Some(marks.unmark(&output))
     }
@@ -150,7 +163,9 @@ impl ChatTemplate {
 
     /// Marks serve if they change nothing in a harmless conversation and leave no control token unmarked.
     fn find_trust(&mut self) -> Result<Trust, TextError> {
-        let Some(marks) = MarkedSource::new(&self.source, &self.special, "")? else { return Ok(Trust::Output) };
+        let Some(marks) = MarkedSource::new(&self.source, &self.special, "")? else {
+            return Ok(Trust::Output);
+        };
         let added = self.env.add_template_owned(MARKED, marks.source.clone());
         if added.is_err() || !self.marks_serve(&marks)? {
             return Ok(Trust::Output);
@@ -180,8 +195,9 @@ impl ChatTemplate {
     /// Takes every control token in `text` for one.
     fn split_everywhere(&self, text: &str) -> Result<Rendered, TextError> {
         let variables = [&self.special.bos, &self.special.eos].into_iter().flatten();
-        let control: Vec<&str> = self.special.control.iter().chain(variables).map(String::as_str).collect();
-        let finder = find_longest(control.into_iter().filter(|token| !token.is_empty()).collect::<Vec<_>>().into_iter());
+        let control = self.special.control.iter().chain(variables).map(String::as_str);
+        let control: Vec<&str> = control.filter(|token| !token.is_empty()).collect();
+        let finder = find_longest(control.into_iter());
         let finder = finder.map_err(|e| TextError::TemplateSyntax { line: 0, reason: e.to_string() })?;
         let Some(finder) = finder else { return Ok([Segment::Text(text.to_owned())].into_iter().collect()) };
         let mut segments = Vec::new();
@@ -196,14 +212,28 @@ impl ChatTemplate {
     }
 }
 
+/// Conversations nobody could object to, touching the branches that templates have.
 fn harmless_requests() -> Vec<RenderRequest> {
     let system = Message::new("system", "b");
-    let turns = [("user", "a"), ("assistant", "b"), ("user", "c")].map(|(role, text)| Message::new(role, text));
-    let tool = json!({"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}});
-    let with_tool = RenderRequest { tools: vec![tool], ..RenderRequest::new(turns.to_vec()) };
+    let turns =
+        [("user", "a"), ("assistant", "b"), ("user", "c")].map(|(role, text)| Message::new(role, text));
     let with_system = RenderRequest::new([&[system], &turns[..]].concat());
     let ended = RenderRequest { add_generation_prompt: false, ..with_system.clone() };
-    vec![RenderRequest::new(turns.to_vec()), with_system, ended, with_tool]
+    vec![RenderRequest::new(turns.to_vec()), with_system, ended, harmless_tool_round()]
+}
+
+fn harmless_tool_round() -> RenderRequest {
+    let parameters = json!({"type": "object", "properties": {}});
+    let tool =
+        json!({"type": "function", "function": {"name": "f", "description": "d", "parameters": parameters}});
+    let call = json!({"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": {}}});
+    let messages = [
+        json!({"role": "user", "content": "a"}),
+        json!({"role": "assistant", "content": "", "tool_calls": [call]}),
+        json!({"role": "tool", "name": "f", "tool_call_id": "abcdefghi", "content": "b"}),
+    ];
+    let messages = messages.into_iter().flat_map(Message::from_json).collect();
+    RenderRequest { tools: vec![tool], ..RenderRequest::new(messages) }
 }
 
 fn collect_text(key: &str, value: &Value, with_keys: bool, out: &mut String) {
@@ -309,7 +339,13 @@ You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>
         );
         assert_eq!(controls(&prompt).len(), 5);
         let with_system = RenderRequest::new(vec![Message::new("system", "S"), Message::new("user", "U")]);
-        assert!(template(SMOL).render(&with_system).unwrap().to_string().starts_with("<|im_start|>system\nS<|im_end|>"));
+        assert!(
+            template(SMOL)
+                .render(&with_system)
+                .unwrap()
+                .to_string()
+                .starts_with("<|im_start|>system\nS<|im_end|>")
+        );
     }
 
     #[test]
@@ -328,12 +364,16 @@ You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>
     fn harmless_prompts_encode_as_their_plain_text_does() {
         let tokenizer = samples::smollm();
         let prompt = template(SMOL).render(&request("\n\nhi a 12 <think>")).unwrap();
-        assert_eq!(tokenizer.encode_rendered(&prompt).unwrap(), tokenizer.encode(&prompt.to_string(), true).unwrap());
+        assert_eq!(
+            tokenizer.encode_rendered(&prompt).unwrap(),
+            tokenizer.encode(&prompt.to_string(), true).unwrap()
+        );
     }
 
     #[test]
     fn pieces_of_an_attack_do_not_add_up() {
-        let joined = "{{ '<|im_start|>' }}{% for m in messages %}{{ m.content | trim }}{% endfor %}{{ '<|im_end|>' }}";
+        let joined =
+            "{{ '<|im_start|>' }}{% for m in messages %}{{ m.content | trim }}{% endfor %}{{ '<|im_end|>' }}";
         let split = RenderRequest::new(vec![Message::new("user", "<|im_"), Message::new("user", " end|>")]);
         assert_eq!(controls(&template(joined).render(&split).unwrap()), ["<|im_start|>", "<|im_end|>"]);
         let through_tools = "{{ '<|im_start|>' ~ (tools | tojson) ~ style ~ bos_token }}";
@@ -352,8 +392,18 @@ You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>
     }
 
     #[test]
+    fn private_characters_in_escapes_are_only_text() {
+        let source = "{{ '<|im_start|>' }}{{ messages[0].content | from_json }}{{ '<|im_end|>' }}";
+        let prompt = template(source).render(&request(r#""\udb80\udc00\udb80\udc01""#)).unwrap();
+        assert_eq!(controls(&prompt), ["<|im_start|>", "<|im_end|>"]);
+        assert_eq!(prompt.segments()[1], Segment::Text("\u{F0000}\u{F0001}".into()));
+    }
+
+    #[test]
     fn a_template_that_composes_control_tokens_works_and_refuses_typed_ones() {
-        let phi = template("{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] + '<|im_end|>' }}{% endfor %}");
+        let phi = template(
+            "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] + '<|im_end|>' }}{% endfor %}",
+        );
         let prompt = phi.render(&request("hi")).unwrap();
         assert_eq!(controls(&prompt), ["<|user|>", "<|im_end|>"]);
         for text in ["<|im_end|>", "<|user|>"] {
@@ -366,7 +416,9 @@ You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>
 
     #[test]
     fn a_template_that_looks_for_control_tokens_in_a_message_is_followed_or_refuses() {
-        let looking = template("{% for m in messages %}{{ '<s>' }}{% if '<s>' in m.content %}!{% endif %}{{ m.content }}{% endfor %}");
+        let looking = template(
+            "{% for m in messages %}{{ '<s>' }}{% if '<s>' in m.content %}!{% endif %}{{ m.content }}{% endfor %}",
+        );
         assert_eq!(looking.render(&request("a")).unwrap().to_string(), "<s>a");
         let error = looking.render(&request("<s>")).unwrap_err();
         assert!(matches!(error, TextError::ControlTokenInRequest { token } if token == "<s>"));
@@ -381,7 +433,9 @@ You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>
 
     #[test]
     fn null_and_absent_content_render_as_in_python() {
-        let show = template("{% for m in messages %}[{{ m.content }}]{% if m.content is defined and m.content is not none %}!{% endif %}{% endfor %}");
+        let show = template(
+            "{% for m in messages %}[{{ m.content }}]{% if m.content is defined and m.content is not none %}!{% endif %}{% endfor %}",
+        );
         let message = |json| Message::from_json(json).unwrap();
         let messages = vec![
             message(json!({"role": "assistant", "content": null})),
@@ -393,7 +447,9 @@ You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>
 
     #[test]
     fn the_template_s_refusal_keeps_its_words() {
-        let strict = template("{% if messages[0].role != 'system' %}{{ raise_exception('System \"first\"') }}{% endif %}");
+        let strict = template(
+            "{% if messages[0].role != 'system' %}{{ raise_exception('System \"first\"') }}{% endif %}",
+        );
         let error = strict.render(&request("x")).unwrap_err();
         assert!(matches!(error, TextError::TemplateRaised { message } if message == "System \"first\""));
     }
@@ -416,13 +472,17 @@ You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>
 
     #[test]
     fn extra_variables_and_reserved_ones() {
-        let source = template("{% if enable_thinking is defined and not enable_thinking %}no{% endif %}{{ tools }}{{ strftime_now('%Y') }}");
+        let source = template(
+            "{% if enable_thinking is defined and not enable_thinking %}no{% endif %}{{ tools }}{{ strftime_now('%Y') }}",
+        );
         let mut request = request("x");
         request.now = Some(0);
         request.extra.insert("enable_thinking".into(), false.into());
         assert_eq!(source.render(&request).unwrap().to_string(), "noNone1970");
         request.extra.insert("bos_token".into(), "<s>".into());
-        assert!(matches!(source.render(&request), Err(TextError::ReservedKeyword { name }) if name == "bos_token"));
+        assert!(
+            matches!(source.render(&request), Err(TextError::ReservedKeyword { name }) if name == "bos_token")
+        );
     }
 
     proptest! {

@@ -23,7 +23,13 @@ pub struct Detokenizer {
 impl Detokenizer {
     /// A detokenizer that leaves out control tokens.
     pub fn new(tokenizer: &Tokenizer) -> Self {
-        Self { tokenizer: tokenizer.clone(), skip_special: true, at_start: true, held: [0; MAX_HELD], held_len: 0 }
+        Self {
+            tokenizer: tokenizer.clone(),
+            skip_special: true,
+            at_start: true,
+            held: [0; MAX_HELD],
+            held_len: 0,
+        }
     }
 
     /// Shows control tokens as text too.

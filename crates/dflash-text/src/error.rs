@@ -99,7 +99,9 @@ pub enum TextError {
         reason: String,
     },
     /// The request spells a control token, and this template gives no way to tell it from the template's own.
-    #[error("the request contains the control token {token:?}, which this chat template cannot carry as text")]
+    #[error(
+        "the request contains the control token {token:?}, which this chat template cannot carry as text"
+    )]
     ControlTokenInRequest {
         /// The control token.
         token: String,

@@ -102,14 +102,16 @@ impl GgufVocab {
         let ids = (0..self.tokens.len()).filter(|&id| self.kind(id) != CONTROL);
         let vocab: Vocab = ids.map(|id| (self.tokens[id].clone(), id as u32)).collect();
         let merges = self.merges(&vocab)?;
-        let model = BPE::builder().vocab_and_merges(vocab, merges).ignore_merges(pre.ignores_merges()).build();
+        let model =
+            BPE::builder().vocab_and_merges(vocab, merges).ignore_merges(pre.ignores_merges()).build();
         let mut library = Library::new(model.map_err(|e| damaged(e.to_string()))?);
         library.with_pre_tokenizer(Some(pre.build()?));
         if pre.normalizes() {
             library.with_normalizer(Some(NFC)).map_err(|e| damaged(e.to_string()))?;
         }
         let added = self.by_kind(USER_DEFINED).filter(|(_, token)| !token.is_empty());
-        let added: Vec<_> = added.map(|(_, token)| AddedToken::from(token.as_str(), false).normalized(false)).collect();
+        let added: Vec<_> =
+            added.map(|(_, token)| AddedToken::from(token.as_str(), false).normalized(false)).collect();
         library.add_tokens(added).map_err(|e| damaged(e.to_string()))?;
         Ok(library)
     }
@@ -118,7 +120,8 @@ impl GgufVocab {
         let control: HashSet<&str> = self.by_kind(CONTROL).map(|(_, token)| token.as_str()).collect();
         let mut merges = Merges::with_capacity(self.merges.len());
         for (rank, merge) in self.merges.iter().enumerate() {
-            let (left, right) = split_merge(merge).ok_or_else(|| damaged(format!("merge {rank} is {merge:?}")))?;
+            let (left, right) =
+                split_merge(merge).ok_or_else(|| damaged(format!("merge {rank} is {merge:?}")))?;
             let whole = format!("{left}{right}");
             if control.contains(whole.as_str()) {
                 continue;
@@ -133,7 +136,9 @@ impl GgufVocab {
 
     fn control_tokens(&self) -> Vec<ControlToken> {
         let control = self.by_kind(CONTROL);
-        control.map(|(id, content)| ControlToken { id, content: content.clone(), ..Default::default() }).collect()
+        control
+            .map(|(id, content)| ControlToken { id, content: content.clone(), ..Default::default() })
+            .collect()
     }
 
     fn pieces(&self) -> Option<Pieces> {
@@ -255,7 +260,8 @@ mod tests {
     #[test]
     fn whole_words_skip_the_merges_only_for_llama() {
         let words = [("ab", 1), ("abc", 1)];
-        let id = |pre| Tokenizer::from_gguf(vocab(pre, &words, &["a b"])).unwrap().encode("abc", false).unwrap();
+        let id =
+            |pre| Tokenizer::from_gguf(vocab(pre, &words, &["a b"])).unwrap().encode("abc", false).unwrap();
         assert_eq!(id("llama-bpe"), [257]);
         assert_eq!(id("qwen2"), [256, u32::from(b'c')]);
     }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use minijinja::value::{Kwargs, ValueKind, from_args};
 use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Kwargs, Serde, ValueKind, from_args};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, Value};
 
 use crate::python_text::{JsonStyle, python_str};
@@ -34,6 +34,7 @@ pub(crate) fn environment() -> Environment<'static> {
     env.set_formatter(print_like_python);
     env.set_unknown_method_callback(method);
     env.add_filter("tojson", tojson);
+    env.add_filter("from_json", from_json);
     env.add_filter("string", |value: &Value| python_str(value));
     env.add_test("sequence", |value: &Value| is_iterable(value));
     env.add_test("iterable", |value: &Value| is_iterable(value));
@@ -78,8 +79,16 @@ fn tojson(value: &Value, kwargs: Kwargs) -> Result<String, Error> {
     style.ensure_ascii = kwargs.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false);
     style.sort_keys = kwargs.get::<Option<bool>>("sort_keys")?.unwrap_or(false);
     kwargs.assert_all_used()?;
-    let json = serde_json::to_value(value).map_err(|e| Error::new(ErrorKind::BadSerialization, e.to_string()))?;
+    let json =
+        serde_json::to_value(value).map_err(|e| Error::new(ErrorKind::BadSerialization, e.to_string()))?;
     Ok(style.dumps(&json))
+}
+
+/// Not in the reference, but some templates hope for it where a tool call's arguments are still a string.
+fn from_json(text: &str) -> Result<Value, Error> {
+    let json: serde_json::Value = serde_json::from_str(text)
+        .map_err(|e| Error::new(ErrorKind::InvalidOperation, format!("from_json: {e}")))?;
+    Ok(Value::from(Serde(json)))
 }
 
 /// Python's methods: minijinja's collection and what it lacks.
@@ -125,7 +134,6 @@ fn partition(found: Option<(&str, &str)>, whole: [&str; 3], separator: &str) -> 
 #[cfg(test)]
 mod tests {
     use minijinja::context;
-    use minijinja::value::Serde;
 
     use super::*;
 
@@ -147,23 +155,64 @@ mod tests {
     fn tojson_is_python_s() {
         assert_eq!(render("{{ tool | tojson }}"), r#"{"z": 1, "a": "<é>"}"#);
         assert_eq!(render("{{ tool | tojson(indent=1) }}"), "{\n \"z\": 1,\n \"a\": \"<é>\"\n}");
-        assert_eq!(render("{{ tool | tojson(separators=(',', ':'), ensure_ascii=True) }}"), r#"{"z":1,"a":"<\u00e9>"}"#);
+        assert_eq!(
+            render("{{ tool | tojson(separators=(',', ':'), ensure_ascii=True) }}"),
+            r#"{"z":1,"a":"<\u00e9>"}"#
+        );
+        assert_eq!(render(r#"{{ ('{"a": [1]}' | from_json).a[0] }}"#), "1");
         assert!(environment().render_str("{{ nothing | tojson }}", ()).is_err());
     }
 
     #[test]
     fn what_templates_rely_on() {
         assert_eq!(render("{% for x in list[::-1] %}{{ x }}{% endfor %}"), "321");
-        assert_eq!(render("{{ text[1:] }}{{ text[-1] }}{{ list[:-1] | length }}{{ text[:-2] }}"), ",b,cc2a,b");
-        assert_eq!(render("{{ text.split(',')[-1] }}{{ text.split(',', 1)[1] }}{{ text.rsplit(',', 1)[0] }}"), "cb,ca,b");
-        assert_eq!(render("{{ text.removeprefix('a,').removesuffix(',c') }}{{ text.partition(',')[2] }}"), "bb,c");
-        assert_eq!(render("{% for k, v in tool.items() %}{{ k }}{{ v }};{% endfor %}{{ tool.get('q', 'd') }}"), "z1;a<é>;d");
-        assert_eq!(render("{% for x in list %}{% if x == 2 %}{% continue %}{% endif %}{% if x == 3 %}{% break %}{% endif %}{{ x }}{% endfor %}"), "1");
-        assert_eq!(render("{% set ns = namespace(n=0) %}{% for x in list %}{% set ns.n = ns.n + x %}{% endfor %}{{ ns.n }}"), "6");
-        assert_eq!(render("{% if text is string and text is iterable and tool is mapping %}y{% endif %}"), "y");
+        assert_eq!(
+            render("{{ text[1:] }}{{ text[-1] }}{{ list[:-1] | length }}{{ text[:-2] }}"),
+            ",b,cc2a,b"
+        );
+        assert_eq!(
+            render("{{ text.split(',')[-1] }}{{ text.split(',', 1)[1] }}{{ text.rsplit(',', 1)[0] }}"),
+            "cb,ca,b"
+        );
+        assert_eq!(
+            render("{{ text.removeprefix('a,').removesuffix(',c') }}{{ text.partition(',')[2] }}"),
+            "bb,c"
+        );
+        assert_eq!(
+            render("{% for k, v in tool.items() %}{{ k }}{{ v }};{% endfor %}{{ tool.get('q', 'd') }}"),
+            "z1;a<é>;d"
+        );
+        assert_eq!(
+            render(
+                "{% for x in list %}{% if x == 2 %}{% continue %}{% endif %}{% if x == 3 %}{% break %}{% endif %}{{ x }}{% endfor %}"
+            ),
+            "1"
+        );
+        assert_eq!(
+            render(
+                "{% set ns = namespace(n=0) %}{% for x in list %}{% set ns.n = ns.n + x %}{% endfor %}{{ ns.n }}"
+            ),
+            "6"
+        );
+        assert_eq!(
+            render("{% if text is string and text is iterable and tool is mapping %}y{% endif %}"),
+            "y"
+        );
         assert_eq!(render("{{ strftime_now('%d %b %Y') }}"), "01 Jan 1970");
         assert_eq!(render("a\n  {% if true %}\n  b\n  {%- endif %}\n"), "a\n  b");
-        assert_eq!(render("{{ tool.missing is defined }}{{ tool.z is defined and tool.z is not none }}"), "FalseTrue");
-        assert_eq!(render("{%- macro m(x, y=2) -%}{{ x }}{{ y }}{%- endmacro -%}{{ m(1) ~ m(1, y=3) }}"), "1213");
+        assert_eq!(
+            render("{{ tool.missing is defined }}{{ tool.z is defined and tool.z is not none }}"),
+            "FalseTrue"
+        );
+        assert_eq!(
+            render(
+                "{%- macro down(n) -%}{{ n }}{% if n > 0 %}{{ down(n - 1) }}{% endif %}{%- endmacro -%}{{ down(3) }}"
+            ),
+            "3210"
+        );
+        assert_eq!(
+            render("{%- macro m(x, y=2) -%}{{ x }}{{ y }}{%- endmacro -%}{{ m(1) ~ m(1, y=3) }}"),
+            "1213"
+        );
     }
 }

@@ -16,16 +16,39 @@ enum Token<'a> {
     Literal,
 }
 
+/// Methods that change what they are called on. The reference refuses them, but only when they run, and there are
+/// templates that hold one in a branch that never does.
+const MUTATING: [&str; 11] = [
+    "append",
+    "clear",
+    "extend",
+    "insert",
+    "pop",
+    "popitem",
+    "remove",
+    "reverse",
+    "setdefault",
+    "sort",
+    "update",
+];
+
 /// Checks every name that `source` calls; `undeclared` are the variables the template expects from outside.
-pub(crate) fn check(env: &Environment<'_>, source: &str, undeclared: &HashSet<String>) -> Result<(), TextError> {
-    for (at, expression) in expressions(source) {
-        let line = 1 + source[..at].matches('\n').count();
-        let tokens = tokens(expression);
-        for (kind, name) in uses(&tokens) {
+pub(crate) fn check(
+    env: &Environment<'_>,
+    source: &str,
+    undeclared: &HashSet<String>,
+) -> Result<(), TextError> {
+    let parts: Vec<_> = expressions(source).into_iter().map(|(at, code)| (at, tokens(code))).collect();
+    // A macro may call itself, or one that comes later.
+    let macros: HashSet<&str> = parts.iter().filter_map(|(_, tokens)| macro_name(tokens)).collect();
+    for (at, tokens) in &parts {
+        let line = 1 + source[..*at].matches('\n').count();
+        for (kind, name) in uses(tokens) {
             let known = match kind {
                 "filter" => !fails(env, &format!("''|{name}"), ErrorKind::UnknownFilter),
                 "test" => !fails(env, &format!("'' is {name}"), ErrorKind::UnknownTest),
                 "method" => knows_method(env, name),
+                _ if macros.contains(name) => true,
                 _ => !undeclared.contains(name) || env.globals().any(|(global, _)| global == name),
             };
             if !known {
@@ -38,8 +61,11 @@ pub(crate) fn check(env: &Environment<'_>, source: &str, undeclared: &HashSet<St
 
 fn knows_method(env: &Environment<'_>, name: &str) -> bool {
     // `loop` objects are only there inside a loop.
-    let of_loop = matches!(name, "cycle" | "changed");
-    of_loop || ["''", "[]", "{}"].iter().any(|on| !fails(env, &format!("{on}.{name}()"), ErrorKind::UnknownMethod))
+    let runs_only = matches!(name, "cycle" | "changed") || MUTATING.contains(&name);
+    runs_only
+        || ["''", "[]", "{}"]
+            .iter()
+            .any(|on| !fails(env, &format!("{on}.{name}()"), ErrorKind::UnknownMethod))
 }
 
 fn fails(env: &Environment<'_>, expression: &str, with: ErrorKind) -> bool {
@@ -53,7 +79,7 @@ fn expressions(source: &str) -> Vec<(usize, &str)> {
     let mut at = 0;
     while let Some(open) = source[at..].find('{').map(|offset| at + offset) {
         let inside = open + 2;
-        let close = match source[open..].as_bytes().get(1) {
+        let close = match source.as_bytes().get(open + 1) {
             Some(b'#') => source[open..].find("#}").map(|offset| open + offset),
             Some(b'{') => end_of_code(source, inside, "}}"),
             Some(b'%') => end_of_code(source, inside, "%}"),
@@ -114,6 +140,14 @@ fn tokens(code: &str) -> Vec<Token<'_>> {
     tokens
 }
 
+fn macro_name<'a>(tokens: &[Token<'a>]) -> Option<&'a str> {
+    let words = tokens.iter().filter(|token| !matches!(token, Token::Sign('-' | '+')));
+    match words.take(2).collect::<Vec<_>>()[..] {
+        [Token::Word("macro"), Token::Word(name)] => Some(name),
+        _ => None,
+    }
+}
+
 fn literal_len(rest: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
@@ -133,7 +167,8 @@ fn uses<'a>(tokens: &[Token<'a>]) -> Vec<(&'static str, &'a str)> {
     let use_of = |(index, token): (usize, &Token<'a>)| {
         let Token::Word(name) = *token else { return None };
         let (before, called) = (at(index.checked_sub(1)), at(Some(index + 1)) == Some(Token::Sign('(')));
-        let negated = before == Some(Token::Word("not")) && at(index.checked_sub(2)) == Some(Token::Word("is"));
+        let negated =
+            before == Some(Token::Word("not")) && at(index.checked_sub(2)) == Some(Token::Word("is"));
         match before {
             Some(Token::Sign('|')) => Some(("filter", name)),
             Some(Token::Sign('.')) => called.then_some(("method", name)),
@@ -175,6 +210,8 @@ mod tests {
         for source in [
             "{# x | nonsense #}{ x | nonsense }{% raw %}{{ x | nonsense }}{% endraw %}",
             "{{ 'a|nonsense' ~ \"is nonsense\" }}",
+            "{%- macro m(x) %}{{ m(x) }}{{ n(x) }}{% endmacro %}{% macro n(x) %}{% endmacro %}",
+            "{% if never %}{% set _ = list.append(1) %}{% endif %}",
             "{% macro m(x) %}{{ x }}{% endmacro %}{{ m(1) }}{{ range(3) | list }}{{ namespace(a=1).a }}",
             "{% for x in y %}{{ loop.cycle('a', 'b') }}{{ x.strip('\\n').split('a') | last }}{% endfor %}",
             "{% if x is not none and (y is defined) and not (z is string) %}{{ raise_exception('no') }}{% endif %}",

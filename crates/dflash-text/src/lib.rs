@@ -8,6 +8,8 @@
 //! - [`Detokenizer`] turns committed ids into text, one id at a time, never splitting a character.
 //! - [`StopStrings`] cuts streamed text exactly before a stop string; [`TextGuard`] does so over token ids.
 
+#![forbid(unsafe_code)]
+
 mod byte_alphabet;
 mod chat_template;
 mod control;

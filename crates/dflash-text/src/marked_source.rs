@@ -75,7 +75,8 @@ impl MarkedSource {
 fn tokens_used(source: &str, special: &SpecialTokens) -> Vec<String> {
     let variables = [&special.bos, &special.eos].into_iter().flatten();
     let written = special.control.iter().filter(|token| source.contains(token.as_str()));
-    let mut tokens: Vec<String> = written.chain(variables).filter(|token| !token.is_empty()).cloned().collect();
+    let mut tokens: Vec<String> =
+        written.chain(variables).filter(|token| !token.is_empty()).cloned().collect();
     tokens.sort();
     tokens.dedup();
     tokens
@@ -84,7 +85,8 @@ fn tokens_used(source: &str, special: &SpecialTokens) -> Vec<String> {
 /// The first of `len` neighbouring private characters that occur in none of `texts`.
 fn free_run(len: u32, texts: &[&str]) -> Option<u32> {
     let is_private = |c: &u32| PRIVATE.iter().any(|plane| plane.contains(c));
-    let mut used: Vec<u32> = texts.iter().flat_map(|text| text.chars()).map(u32::from).filter(is_private).collect();
+    let mut used: Vec<u32> =
+        texts.iter().flat_map(|text| text.chars()).map(u32::from).filter(is_private).collect();
     used.sort_unstable();
     for plane in PRIVATE {
         let mut first = plane.start;

@@ -125,7 +125,8 @@ mod tests {
     #[test]
     fn tool_arguments_become_an_object() {
         let arguments = |text: Value| {
-            let call = json!({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": text}}]});
+            let call =
+                json!({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": text}}]});
             Message::from_json(call).unwrap().fields()["tool_calls"][0]["function"]["arguments"].clone()
         };
         assert_eq!(arguments(json!(r#"{"b": 1, "a": 2}"#)).to_string(), r#"{"b":1,"a":2}"#);

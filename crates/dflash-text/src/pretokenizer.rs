@@ -10,6 +10,7 @@ use crate::TextError;
 
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// How text is cut into words before byte-pair merging, by the name GGUF files give it.
 ///
@@ -25,10 +26,12 @@ pub enum PreTokenizer {
     LlamaBpe,
     /// Qwen 2 and 3: digits one by one, text in normal form C.
     Qwen2,
+    /// Qwen 3.5: as `Qwen2`, but a mark belongs to the letter before it.
+    Qwen35,
 }
 
 impl PreTokenizer {
-    const NAMES: [(&str, Self); 7] = [
+    const NAMES: [(&str, Self); 8] = [
         ("gpt2", Self::Gpt2),
         ("gpt-2", Self::Gpt2),
         ("smollm", Self::SmolLm),
@@ -36,6 +39,7 @@ impl PreTokenizer {
         ("llama3", Self::LlamaBpe),
         ("llama-v3", Self::LlamaBpe),
         ("qwen2", Self::Qwen2),
+        ("qwen35", Self::Qwen35),
     ];
 
     pub(crate) fn build(self) -> Result<PreTokenizerWrapper, TextError> {
@@ -44,6 +48,7 @@ impl PreTokenizer {
             Self::SmolLm => Sequence::new(vec![Digits::new(true).into(), byte_level(true).into()]).into(),
             Self::LlamaBpe => split_then_bytes(LLAMA3)?,
             Self::Qwen2 => split_then_bytes(QWEN2)?,
+            Self::Qwen35 => split_then_bytes(QWEN35)?,
         })
     }
 
@@ -54,7 +59,7 @@ impl PreTokenizer {
 
     /// Whether text is brought to normal form C first.
     pub(crate) fn normalizes(self) -> bool {
-        self == Self::Qwen2
+        matches!(self, Self::Qwen2 | Self::Qwen35)
     }
 }
 
@@ -100,6 +105,13 @@ mod tests {
         assert_eq!(words(PreTokenizer::SmolLm, "in 123"), ["in", " ", "1", "2", "3"]);
         assert_eq!(words(PreTokenizer::LlamaBpe, "in 12345"), ["in", " ", "123", "45"]);
         assert_eq!(words(PreTokenizer::Qwen2, "in 123"), ["in", " ", "1", "2", "3"]);
+    }
+
+    #[test]
+    fn marks_stay_with_their_letters_since_qwen_3_5() {
+        let counts =
+            [PreTokenizer::Qwen2, PreTokenizer::Qwen35].map(|kind| words(kind, "e\u{302}\u{323}e").len());
+        assert_eq!(counts, [3, 1]);
     }
 
     #[test]

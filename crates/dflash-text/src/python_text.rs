@@ -48,7 +48,14 @@ impl JsonStyle {
         }
     }
 
-    fn group<T>(&self, ends: [char; 2], items: &[T], depth: usize, out: &mut String, write: impl Fn(&T, &mut String)) {
+    fn group<T>(
+        &self,
+        ends: [char; 2],
+        items: &[T],
+        depth: usize,
+        out: &mut String,
+        write: impl Fn(&T, &mut String),
+    ) {
         out.push(ends[0]);
         for (at, item) in items.iter().enumerate() {
             if at > 0 {
@@ -172,7 +179,10 @@ mod tests {
             JsonStyle::new(None).dumps(&value),
             "{\"b\": [1, 2.0, 1e+16, 1e-05, true, null], \"a\": {\"é<>&'\\\"\": \"\\n\\u0001\u{7f}\"}, \"e\": [], \"o\": {}}"
         );
-        assert_eq!(JsonStyle::new(Some(2)).dumps(&json!({"a": [1], "b": {}})), "{\n  \"a\": [\n    1\n  ],\n  \"b\": {}\n}");
+        assert_eq!(
+            JsonStyle::new(Some(2)).dumps(&json!({"a": [1], "b": {}})),
+            "{\n  \"a\": [\n    1\n  ],\n  \"b\": {}\n}"
+        );
         let ascii = JsonStyle { ensure_ascii: true, sort_keys: true, ..JsonStyle::new(None) };
         assert_eq!(ascii.dumps(&json!({"b": "é😀", "a": 1})), r#"{"a": 1, "b": "\u00e9\ud83d\ude00"}"#);
     }

@@ -75,7 +75,8 @@ impl StopStrings {
 
 fn overlap(text: &str, stop: &str) -> usize {
     let longest = text.len().min(stop.len() - 1);
-    let fits = |&len: &usize| text.as_bytes().ends_with(&stop.as_bytes()[..len]) && stop.is_char_boundary(len);
+    let fits =
+        |&len: &usize| text.as_bytes().ends_with(&stop.as_bytes()[..len]) && stop.is_char_boundary(len);
     (1..=longest).rev().find(fits).unwrap_or(0)
 }
 
@@ -115,7 +116,11 @@ mod tests {
             let cuts: Vec<usize> = (0..=text.len()).filter(|&at| text.is_char_boundary(at)).collect();
             for (i, &a) in cuts.iter().enumerate() {
                 for &b in &cuts[i..] {
-                    assert_eq!(stream(&[&text[..a], &text[a..b], &text[b..]], stops), expected, "{stops:?} {a} {b}");
+                    assert_eq!(
+                        stream(&[&text[..a], &text[a..b], &text[b..]], stops),
+                        expected,
+                        "{stops:?} {a} {b}"
+                    );
                 }
             }
         }

@@ -171,7 +171,9 @@ impl Tokenizer {
             match piece {
                 Piece::Control(id) => ids.push(id),
                 Piece::Text("") => {}
-                Piece::Text(text) => ids.extend_from_slice(library_ids(&self.parts.library, text, false)?.as_slice()),
+                Piece::Text(text) => {
+                    ids.extend_from_slice(library_ids(&self.parts.library, text, false)?.as_slice())
+                }
             }
         }
         Ok(ids)
@@ -180,12 +182,16 @@ impl Tokenizer {
 
 impl fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokenizer").field("vocab_len", &self.vocab_len()).field("eos", &self.parts.eos).finish()
+        f.debug_struct("Tokenizer")
+            .field("vocab_len", &self.vocab_len())
+            .field("eos", &self.parts.eos)
+            .finish()
     }
 }
 
 fn library_ids(library: &Library, text: &str, add_special: bool) -> Result<Vec<u32>, TextError> {
-    let encoding = library.encode_fast(text, add_special).map_err(|e| TextError::Encode { reason: e.to_string() })?;
+    let encoding =
+        library.encode_fast(text, add_special).map_err(|e| TextError::Encode { reason: e.to_string() })?;
     Ok(encoding.get_ids().to_vec())
 }
 
@@ -193,8 +199,9 @@ fn library_ids(library: &Library, text: &str, add_special: bool) -> Result<Vec<u
 ///
 /// The library slices by lengths it takes from the file, and a damaged file must not take the process down.
 fn shielded<T>(read: impl FnOnce() -> Result<T, TextError>) -> Result<T, TextError> {
-    catch_unwind(AssertUnwindSafe(read))
-        .unwrap_or_else(|_| Err(TextError::TokenizerJson { reason: "its parts contradict each other".into() }))
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
+        Err(TextError::TokenizerJson { reason: "its parts contradict each other".into() })
+    })
 }
 
 fn json_parts(bytes: &[u8], config: &TokenizerConfig) -> Result<Parts, TextError> {
@@ -221,7 +228,9 @@ fn json_parts(bytes: &[u8], config: &TokenizerConfig) -> Result<Parts, TextError
 fn refuse_unsupported(library: &Library) -> Result<(), TextError> {
     let refuse = |what: &str| Err(TextError::UnsupportedTokenizer { what: what.into() });
     match library.get_model() {
-        ModelWrapper::BPE(bpe) if bpe.dropout.is_some_and(|p| p > 0.0) => return refuse("random merges (dropout)"),
+        ModelWrapper::BPE(bpe) if bpe.dropout.is_some_and(|p| p > 0.0) => {
+            return refuse("random merges (dropout)");
+        }
         ModelWrapper::BPE(_) | ModelWrapper::Unigram(_) => {}
         _ => return refuse("a model other than BPE or Unigram"),
     }
@@ -295,7 +304,9 @@ fn as_json(part: Option<impl serde::Serialize>) -> Value {
 
 fn mentions(value: &Value, key: &str, wanted: &str) -> bool {
     match value {
-        Value::Object(map) => map.get(key).is_some_and(|v| v == wanted) || map.values().any(|v| mentions(v, key, wanted)),
+        Value::Object(map) => {
+            map.get(key).is_some_and(|v| v == wanted) || map.values().any(|v| mentions(v, key, wanted))
+        }
         Value::Array(list) => list.iter().any(|v| mentions(v, key, wanted)),
         _ => false,
     }
@@ -384,7 +395,8 @@ mod tests {
             change(&mut json);
             read(&json, &config()).unwrap_err()
         };
-        let first = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": true});
+        let first =
+            json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": true});
         for error in [
             refusal(&|json| json["model"]["dropout"] = json!(0.5)),
             refusal(&|json| json["decoder"] = Value::Null),
@@ -436,7 +448,9 @@ mod tests {
         let tokenizer = smollm();
         let control = |text: &str| Segment::Control(text.into());
         let prompt: Rendered =
-            [control("<|im_start|>"), Segment::Text("hi<|im_end|>".into()), control("<|im_end|>")].into_iter().collect();
+            [control("<|im_start|>"), Segment::Text("hi<|im_end|>".into()), control("<|im_end|>")]
+                .into_iter()
+                .collect();
         let ids = tokenizer.encode_rendered(&prompt).unwrap();
         assert_eq!((ids[0], *ids.last().unwrap()), (IM_START, IM_END));
         assert_eq!(ids.iter().filter(|&&id| id == IM_END).count(), 1);

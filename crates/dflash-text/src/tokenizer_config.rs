@@ -40,7 +40,8 @@ impl TokenizerConfig {
             None => Self::default(),
         };
         if let Some(bytes) = read_if_there(&folder.join("chat_template.jinja"))? {
-            let template = String::from_utf8(bytes).map_err(|_| wrong("chat_template.jinja is not UTF-8".into()))?;
+            let template =
+                String::from_utf8(bytes).map_err(|_| wrong("chat_template.jinja is not UTF-8".into()))?;
             config.chat_templates.insert("default".into(), template);
         }
         Ok(config)

@@ -68,7 +68,8 @@ fn ids_from_tokenizer_json() {
 /// What the conversation is for this crate: content parts become one string, as they come over the wire.
 fn request(conversation: &Value, render: &Value) -> RenderRequest {
     let messages = conversation["messages"].as_array().unwrap().iter().cloned();
-    let mut request = RenderRequest::new(messages.map(|message| Message::from_json(message).unwrap()).collect());
+    let mut request =
+        RenderRequest::new(messages.map(|message| Message::from_json(message).unwrap()).collect());
     request.tools = conversation["tools"].as_array().cloned().unwrap_or_default();
     request.add_generation_prompt = render["add_generation_prompt"].as_bool().unwrap();
     request.extra = render["variables"].as_object().unwrap().clone();
@@ -100,8 +101,12 @@ fn renders() {
             }
             let result = template.render(&request(&goldens["conversations"][conversation], render));
             match (&render["error"], &render["text"], result) {
-                (_, Value::String(text), Ok(prompt)) => assert_eq!(&prompt.to_string(), text, "{name}: {render}"),
-                (Value::String(words), _, Err(TextError::TemplateRaised { message })) => assert_eq!(&message, words),
+                (_, Value::String(text), Ok(prompt)) => {
+                    assert_eq!(&prompt.to_string(), text, "{name}: {render}")
+                }
+                (Value::String(words), _, Err(TextError::TemplateRaised { message })) => {
+                    assert_eq!(&message, words)
+                }
                 (Value::Null, Value::Null, Err(TextError::TemplateRender { .. })) => {}
                 (_, _, result) => panic!("{name}: {render}: {result:?}"),
             }

@@ -65,7 +65,7 @@ pub struct RuntimeArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub verify_len_cap: Option<String>,
 
-    /// How the width is chosen: adaptive, dflash (fixed block) or off [env: DFLASH_VERIFY_MODE]
+    /// How the width is chosen: adaptive, dflash (fixed block) or off (plain) [env: DFLASH_VERIFY_MODE]
     /// [default: adaptive].
     #[arg(long, value_name = "MODE")]
     pub verify_mode: Option<String>,

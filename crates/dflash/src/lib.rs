@@ -3,10 +3,14 @@
 //! The binary is [`run`] and nothing else. Data goes to stdout, everything else to stderr.
 
 pub mod cache;
+pub mod check;
 pub mod cli;
+mod costs;
+pub mod doctor;
 pub mod draft_quant;
 pub mod embedded;
 pub mod env;
+pub mod generate;
 pub mod hub;
 pub mod interrupt;
 pub mod models;
@@ -20,6 +24,8 @@ pub mod registry;
 pub mod report;
 pub mod request;
 mod run;
+pub mod runtime;
 pub mod setting;
+pub mod text;
 
 pub use run::run;

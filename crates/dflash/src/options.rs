@@ -16,11 +16,11 @@ use crate::setting::{Names, Origin, Setting, boolean, whole_number};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VerifyMode {
-    /// The width follows the acceptance seen so far.
+    /// The width follows measured costs and the acceptance seen so far.
     Adaptive,
     /// The whole block, always.
     Dflash,
-    /// The whole block, always, without kernels specialised for verification.
+    /// One row: plain decoding.
     Off,
 }
 

@@ -15,6 +15,8 @@ pub enum FailureKind {
     Failed,
     /// The user stopped it: `main` ends by the signal itself, so that a calling shell sees it.
     Interrupted,
+    /// Nobody reads standard output any more (`| head`): the work ends, nothing is said.
+    ReaderGone,
 }
 
 /// A failure with its causes and with what the user can do about it.
@@ -43,6 +45,11 @@ impl Failure {
     /// The user stopped it.
     pub fn interrupted() -> Self {
         Self::of_kind(FailureKind::Interrupted, "interrupted")
+    }
+
+    /// Nobody reads standard output any more.
+    pub fn reader_gone() -> Self {
+        Self::of_kind(FailureKind::ReaderGone, "the reader of standard output has gone")
     }
 
     fn of_kind(kind: FailureKind, message: impl Into<String>) -> Self {
@@ -87,11 +94,12 @@ impl Failure {
         &self.hints
     }
 
-    /// The process exit code: 1, or 2 for a usage error.
+    /// The process exit code: 1, 2 for a usage error, 0 when only the reader went away.
     pub fn exit_code(&self) -> u8 {
         match self.kind {
             FailureKind::Usage => 2,
             FailureKind::Failed | FailureKind::Interrupted => 1,
+            FailureKind::ReaderGone => 0,
         }
     }
 }

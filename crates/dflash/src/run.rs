@@ -8,7 +8,9 @@ use clap::{CommandFactory, Parser};
 
 use crate::cache::CacheDir;
 use crate::cli::{Cli, Command, ModelsArgs};
+use crate::doctor::doctor;
 use crate::env::Environment;
+use crate::generate::generate;
 use crate::hub::HubCache;
 use crate::interrupt;
 use crate::models::Listing;
@@ -38,15 +40,6 @@ fn dispatch(cli: &Cli, env: &Environment) -> Outcome<ExitCode> {
     }
 }
 
-fn generate(_request: &GenerateRequest, _env: &Environment) -> Outcome<ExitCode> {
-    Err(Failure::new("this build cannot generate: it has no engine"))
-}
-
-fn doctor(request: &DoctorRequest, _env: &Environment) -> Outcome<ExitCode> {
-    request.options.clone()?;
-    Err(Failure::new("this build cannot examine the machine: it has no engine"))
-}
-
 fn models(args: &ModelsArgs, env: &Environment) -> Outcome<ExitCode> {
     let cache = CacheDir::place(env).value.map(CacheDir::new);
     let listing = Listing::of(Registry::built_in(), cache.as_ref(), &HubCache::resolve(env))
@@ -54,13 +47,14 @@ fn models(args: &ModelsArgs, env: &Environment) -> Outcome<ExitCode> {
     print(&if args.json { to_json(&listing)? } else { listing.table() })
 }
 
-fn to_json(value: &impl serde::Serialize) -> Outcome<String> {
+/// A value as indented JSON with a final newline.
+pub(crate) fn to_json(value: &impl serde::Serialize) -> Outcome<String> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::from_error(&error))?;
     Ok(text + "\n")
 }
 
 /// A reader that went away (`| head`) is not a failure.
-fn print(text: &str) -> Outcome<ExitCode> {
+pub(crate) fn print(text: &str) -> Outcome<ExitCode> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -71,7 +65,9 @@ fn print(text: &str) -> Outcome<ExitCode> {
 }
 
 fn report(failure: &Failure) -> ExitCode {
-    eprintln!("{failure}");
+    if failure.kind() != FailureKind::ReaderGone {
+        eprintln!("{failure}");
+    }
     if failure.kind() == FailureKind::Interrupted {
         interrupt::end_by_signal();
     }

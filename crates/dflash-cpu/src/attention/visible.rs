@@ -35,6 +35,15 @@ impl Visible {
         Self { sink: around(&self.sink, &other.sink), near: around(&self.near, &other.near) }
     }
 
+    /// What of it lies in `positions`.
+    pub(crate) fn within(&self, positions: &Range<usize>) -> Self {
+        let clip = |range: &Range<usize>| {
+            let start = range.start.max(positions.start);
+            start..range.end.min(positions.end).max(start)
+        };
+        Self { sink: clip(&self.sink), near: clip(&self.near) }
+    }
+
     /// Visible positions.
     pub(crate) fn len(&self) -> usize {
         self.sink.len() + self.near.len()

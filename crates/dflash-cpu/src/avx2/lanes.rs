@@ -12,10 +12,13 @@ pub(crate) fn glu(gate: &[f32; LANES], up: &[f32; LANES]) -> [f32; LANES] {
 #[target_feature(enable = "avx2,fma")]
 fn glu_features(gate: &[f32; LANES], up: &[f32; LANES]) -> [f32; LANES] {
     let mut out = [0.0; LANES];
-    // SAFETY: all three are eight floats.
-    unsafe {
-        let product = _mm256_mul_ps(math::silu(_mm256_loadu_ps(gate.as_ptr())), _mm256_loadu_ps(up.as_ptr()));
-        _mm256_storeu_ps(out.as_mut_ptr(), product);
+    for first in (0..LANES).step_by(8) {
+        // SAFETY: eight floats from `first` on lie in all three.
+        unsafe {
+            let gate = math::silu(_mm256_loadu_ps(gate.as_ptr().add(first)));
+            let product = _mm256_mul_ps(gate, _mm256_loadu_ps(up.as_ptr().add(first)));
+            _mm256_storeu_ps(out.as_mut_ptr().add(first), product);
+        }
     }
     out
 }
@@ -28,14 +31,18 @@ pub(crate) fn sum_exp(chunks: &[[f32; LANES]], max: f32) -> [f32; LANES] {
 
 #[target_feature(enable = "avx2,fma")]
 fn sum_exp_features(chunks: &[[f32; LANES]], max: f32) -> [f32; LANES] {
-    let (max, mut sum) = (_mm256_set1_ps(max), _mm256_setzero_ps());
+    let (max, mut low, mut high) = (_mm256_set1_ps(max), _mm256_setzero_ps(), _mm256_setzero_ps());
     for chunk in chunks {
-        // SAFETY: a chunk is eight floats.
-        let x = unsafe { _mm256_loadu_ps(chunk.as_ptr()) };
-        sum = _mm256_add_ps(sum, math::exp(_mm256_sub_ps(x, max)));
+        // SAFETY: a chunk is twice eight floats.
+        let x = unsafe { (_mm256_loadu_ps(chunk.as_ptr()), _mm256_loadu_ps(chunk.as_ptr().add(8))) };
+        low = _mm256_add_ps(low, math::exp(_mm256_sub_ps(x.0, max)));
+        high = _mm256_add_ps(high, math::exp(_mm256_sub_ps(x.1, max)));
     }
     let mut out = [0.0; LANES];
-    // SAFETY: `out` is eight floats.
-    unsafe { _mm256_storeu_ps(out.as_mut_ptr(), sum) };
+    // SAFETY: `out` is twice eight floats.
+    unsafe {
+        _mm256_storeu_ps(out.as_mut_ptr(), low);
+        _mm256_storeu_ps(out.as_mut_ptr().add(8), high);
+    }
     out
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod math;
 
+pub(crate) mod attention;
 mod byte;
 mod float;
 mod lanes;
@@ -13,4 +14,4 @@ mod scale;
 
 pub(crate) use lanes::{glu, sum_exp};
 pub(crate) use multiply::multiply;
-use multiply::{run, store};
+use multiply::{prefetch, run, store};

@@ -1,4 +1,5 @@
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 use dflash_tensor::AffineScale;
 
@@ -8,11 +9,17 @@ use super::{float, quant};
 use crate::inputs::Inputs;
 use crate::pack::{Kind, PackedPart};
 use crate::quantize::QuantBlock;
-use crate::tile::{Products, Tile};
+use crate::tile::Products;
 
-/// [`crate::tile::multiply`].
-pub(crate) fn multiply(part: &PackedPart, inputs: &Inputs<'_>, tile: Tile, out: &mut Products) {
-    let call = Call { kind: part.kind, weights: part.span(tile.group, tile.groups), inputs, tile, out };
+/// [`crate::tile::multiply`], before the bias.
+pub(crate) fn multiply(
+    part: &PackedPart,
+    group: usize,
+    inputs: &Inputs<'_>,
+    rows: Range<usize>,
+    out: &mut Products,
+) {
+    let call = Call { kind: part.kind, weights: part.group(group), inputs, rows, out };
     match part.kind {
         Kind::F32 => call.float::<Single>(),
         Kind::F16 => call.float::<Half>(),
@@ -32,45 +39,49 @@ struct Call<'a> {
     kind: Kind,
     weights: &'a [u8],
     inputs: &'a Inputs<'a>,
-    tile: Tile,
+    rows: Range<usize>,
     out: &'a mut Products,
 }
 
-/// Calls `$module::multiply::<$type, rows, groups>` with the numbers of rows and groups as constants.
+/// Calls `$module::multiply::<$type, rows>` with the number of rows as a constant.
 macro_rules! fixed {
-    ($tile:expr, $module:ident, $type:ty, $arguments:tt, $(($r:literal, $g:literal))*) => {
-        match ($tile.rows, $tile.groups) {
-            // SAFETY: a backend with these kernels exists only where the features do.
-            $(($r, $g) => unsafe { fixed!(@ $module, $type, $r, $g, $arguments) },)*
-            (rows, groups) => unreachable!("a tile of {rows} rows and {groups} groups"),
+    ($rows:expr, $module:ident, $type:ty, $arguments:tt) => {
+        // SAFETY: a backend with these kernels exists only where the features do.
+        match $rows {
+            1 => unsafe { fixed!(@ $module, $type, 1, $arguments) },
+            2 => unsafe { fixed!(@ $module, $type, 2, $arguments) },
+            3 => unsafe { fixed!(@ $module, $type, 3, $arguments) },
+            4 => unsafe { fixed!(@ $module, $type, 4, $arguments) },
+            rows => unreachable!("a tile of {rows} rows"),
         }
     };
-    (@ $module:ident, $type:ty, $r:literal, $g:literal, ($($argument:expr),*)) => {
-        $module::multiply::<$type, $r, $g>($($argument),*)
+    (@ $module:ident, $type:ty, $rows:literal, ($($argument:expr),*)) => {
+        $module::multiply::<$type, $rows>($($argument),*)
     };
 }
 
 impl Call<'_> {
     fn float<W: Widen>(self) {
-        let Self { weights, inputs, tile, out, .. } = self;
-        fixed!(tile, float, W, (weights, inputs, tile.row, out),
-            (1, 1) (1, 2) (1, 3) (1, 4) (2, 1) (2, 2) (3, 1) (3, 2) (4, 1) (4, 2));
+        let Self { weights, inputs, rows, out, .. } = self;
+        fixed!(rows.len(), float, W, (weights, inputs, rows.start, out));
     }
 
     fn quant<Q: Quant>(self) {
-        let Self { kind, weights, inputs, tile, out } = self;
-        fixed!(tile, quant, Q, (kind, weights, inputs, tile.row, out),
-            (1, 1) (1, 2) (2, 1) (2, 2) (3, 1) (3, 2) (4, 1) (4, 2));
+        let Self { kind, weights, inputs, rows, out } = self;
+        fixed!(rows.len(), quant, Q, (kind, weights, inputs, rows.start, out));
     }
 }
 
 /// Writes the sums of a tile.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn store<const R: usize, const G: usize>(sums: &[[__m256; R]; G], out: &mut Products) {
-    for (out, sum) in out.iter_mut().zip(sums.iter().flatten()) {
-        // SAFETY: an element of `out` is eight floats.
-        unsafe { _mm256_storeu_ps(out.as_mut_ptr(), *sum) };
+pub(super) fn store<const R: usize>(sums: &[[__m256; 2]; R], out: &mut Products) {
+    for (out, [low, high]) in out.iter_mut().zip(sums) {
+        // SAFETY: an element of `out` is twice eight floats.
+        unsafe {
+            _mm256_storeu_ps(out.as_mut_ptr(), *low);
+            _mm256_storeu_ps(out.as_mut_ptr().add(8), *high);
+        }
     }
 }
 
@@ -83,4 +94,18 @@ pub(super) fn store<const R: usize, const G: usize>(sums: &[[__m256; R]; G], out
 pub(super) unsafe fn run(block: *const QuantBlock, index: usize) -> __m256i {
     // SAFETY: `q` begins the block, and run `index` lies in its 32 bytes.
     _mm256_set1_epi32(unsafe { block.cast::<i32>().add(index).read_unaligned() })
+}
+
+/// How far ahead weights are fetched. The machine's own prefetching ends at pages and begins anew for every
+/// group, which left a single row at half of the bandwidth and did not overlap reading with several rows.
+const AHEAD: usize = 8192;
+
+/// Asks for the `bytes` bytes that are read [`AHEAD`] bytes after `position`.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn prefetch(position: *const u8, bytes: usize) {
+    for line in (0..bytes).step_by(64) {
+        // SAFETY: a prefetch never faults, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(position.wrapping_add(AHEAD + line).cast()) };
+    }
 }

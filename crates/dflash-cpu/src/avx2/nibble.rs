@@ -8,30 +8,36 @@ use crate::quantize::QuantBlock;
 /// products of nibbles are added in 16 bits: `15 * 127 * 2 * 8 = 30480` fits.
 ///
 /// # Safety
-/// Every pointer of `weights` has 128 bytes, every one of `rows` a block.
+/// `weights` has 256 bytes, every one of `rows` a block.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn nibble_sums<const R: usize, const G: usize>(
-    weights: [*const u8; G],
+pub(super) unsafe fn nibble_sums<const R: usize>(
+    weights: *const u8,
     rows: [*const QuantBlock; R],
-) -> [[__m256i; R]; G] {
+) -> [[__m256i; 2]; R] {
     let mask = _mm256_set1_epi8(15);
-    let mut sums = [[_mm256_setzero_si256(); R]; G];
+    let mut sums = [[_mm256_setzero_si256(); 2]; R];
     for v in 0..4 {
-        // SAFETY: vector `v` of four lies in the block.
-        let both: [__m256i; G] = std::array::from_fn(|g| unsafe { _mm256_loadu_si256(weights[g].cast::<__m256i>().add(v)) });
-        let low = both.map(|both| _mm256_and_si256(both, mask));
-        let high = both.map(|both| _mm256_and_si256(_mm256_srli_epi16::<4>(both), mask));
+        let (mut low, mut high) = ([mask; 2], [mask; 2]);
+        for half in 0..2 {
+            // SAFETY: vectors `2v` and `2v+1` of eight lie in the block.
+            let both = unsafe { _mm256_loadu_si256(weights.cast::<__m256i>().add(2 * v + half)) };
+            low[half] = _mm256_and_si256(both, mask);
+            high[half] = _mm256_and_si256(_mm256_srli_epi16::<4>(both), mask);
+        }
         for r in 0..R {
             // SAFETY: both runs of four lie in the 32 elements of the block.
             let (x_low, x_high) = unsafe { (super::run(rows[r], v), super::run(rows[r], v + 4)) };
-            for g in 0..G {
-                let low = _mm256_maddubs_epi16(low[g], x_low);
-                let high = _mm256_maddubs_epi16(high[g], x_high);
-                sums[g][r] = _mm256_add_epi16(_mm256_add_epi16(sums[g][r], low), high);
+            for half in 0..2 {
+                let low = _mm256_maddubs_epi16(low[half], x_low);
+                let high = _mm256_maddubs_epi16(high[half], x_high);
+                sums[r][half] = _mm256_add_epi16(_mm256_add_epi16(sums[r][half], low), high);
             }
         }
     }
     let ones = _mm256_set1_epi16(1);
-    sums.map(|sums| sums.map(|sum| _mm256_madd_epi16(sum, ones)))
+    for sum in sums.as_flattened_mut() {
+        *sum = _mm256_madd_epi16(*sum, ones);
+    }
+    sums
 }

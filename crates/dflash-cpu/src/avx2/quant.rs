@@ -2,7 +2,8 @@ use std::arch::x86_64::*;
 
 use super::byte::byte_sums;
 use super::nibble::nibble_sums;
-use super::scale::Widen;
+use super::scale::{Widen, pair};
+use super::prefetch;
 use crate::inputs::Inputs;
 use crate::pack::{Kind, LANES};
 use crate::quantize::QuantBlock;
@@ -57,14 +58,14 @@ impl<S: Widen> Quant for AffineByte<S> {
     const ZERO: i32 = 128;
 }
 
-/// Vectors of a block: 32 inputs of eight output rows.
+/// Bytes of a block: 32 inputs of a group.
 const fn block_bytes(nibble: bool) -> usize {
-    if nibble { 128 } else { 256 }
+    if nibble { 16 * LANES } else { 32 * LANES }
 }
 
-/// `G` groups of quantised weights against `R` input rows.
+/// A group of quantised weights against `R` input rows.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn multiply<Q: Quant, const R: usize, const G: usize>(
+pub(super) fn multiply<Q: Quant, const R: usize>(
     kind: Kind,
     weights: &[u8],
     inputs: &Inputs<'_>,
@@ -72,54 +73,59 @@ pub(super) fn multiply<Q: Quant, const R: usize, const G: usize>(
     out: &mut Products,
 ) {
     let (row_blocks, unit_blocks) = (inputs.row_blocks(), kind.unit_blocks());
-    let (unit, group) = (kind.unit_bytes() * LANES, kind.row_bytes(inputs.cols) * LANES);
-    let (weights, x) = (&weights[..G * group], &inputs.blocks[row * row_blocks..][..R * row_blocks]);
-    assert!(unit >= unit_blocks * block_bytes(Q::NIBBLE) + Q::Scale::BYTES * LANES * (1 + usize::from(Q::MIN)));
-    let mut sums = [[_mm256_setzero_ps(); R]; G];
-    for index in 0..row_blocks / unit_blocks {
-        // Unit `index` of every group lies in `weights`, and its blocks of every row in `x`.
-        let units: [*const u8; G] =
-            std::array::from_fn(|g| weights.as_ptr().wrapping_add(g * group + index * unit));
-        let rows: [*const QuantBlock; R] =
-            std::array::from_fn(|r| x.as_ptr().wrapping_add(r * row_blocks + index * unit_blocks));
-        // SAFETY: the units and blocks are readable as just said, and the features are enabled here.
-        unsafe { add_unit::<Q, R, G>(unit_blocks, units, rows, &mut sums) };
+    let unit = kind.unit_bytes() * LANES;
+    let scales = Q::Scale::BYTES * LANES * (1 + usize::from(Q::MIN));
+    assert!(unit == unit_blocks * block_bytes(Q::NIBBLE) + scales);
+    let (units, x) = (row_blocks / unit_blocks, &inputs.blocks[row * row_blocks..][..R * row_blocks]);
+    let mut position = weights[..units * unit].as_ptr();
+    let mut rows = [x.as_ptr(); R];
+    for (r, row) in rows.iter_mut().enumerate() {
+        *row = row.wrapping_add(r * row_blocks);
+    }
+    let mut sums = [[_mm256_setzero_ps(); 2]; R];
+    for _ in 0..units {
+        prefetch(position, unit);
+        // SAFETY: `units` units lie in `weights` and as many times `unit_blocks` blocks in each row.
+        unsafe { add_unit::<Q, R>(unit_blocks, position, rows, &mut sums) };
+        position = position.wrapping_add(unit);
+        for row in &mut rows {
+            *row = row.wrapping_add(unit_blocks);
+        }
     }
     super::store(&sums, out);
 }
 
 /// # Safety
-/// Every pointer of `units` has a whole unit, every one of `rows` its `blocks` blocks.
+/// `unit` points to a whole unit, every one of `rows` to `blocks` blocks.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn add_unit<Q: Quant, const R: usize, const G: usize>(
+unsafe fn add_unit<Q: Quant, const R: usize>(
     blocks: usize,
-    units: [*const u8; G],
-    rows: [*const QuantBlock; R],
-    sums: &mut [[__m256; R]; G],
+    mut unit: *const u8,
+    mut rows: [*const QuantBlock; R],
+    sums: &mut [[__m256; 2]; R],
 ) {
     let elements = blocks * block_bytes(Q::NIBBLE);
-    // SAFETY: scales, and minimums where there are any, follow the elements of a unit.
-    let scales: [__m256; G] = std::array::from_fn(|g| unsafe { Q::Scale::widen(units[g].add(elements)) });
-    let mins: [__m256; G] = std::array::from_fn(|g| match Q::MIN {
-        // SAFETY: as above.
-        true => unsafe { Q::Scale::widen(units[g].add(elements + Q::Scale::BYTES * LANES)) },
-        false => _mm256_setzero_ps(),
-    });
-    for block in 0..blocks {
-        let units = units.map(|unit| unit.wrapping_add(block * block_bytes(Q::NIBBLE)));
-        let rows = rows.map(|row| row.wrapping_add(block));
-        // SAFETY: block `block` of every unit and row is readable.
-        let integers = unsafe {
-            if Q::NIBBLE { nibble_sums::<R, G>(units, rows) } else { byte_sums::<R, G>(units, rows) }
-        };
+    // SAFETY: scales follow the elements of a unit.
+    let scales = unsafe { pair::<Q::Scale>(unit.add(elements)) };
+    let mut mins = [_mm256_setzero_ps(); 2];
+    if Q::MIN {
+        // SAFETY: minimums follow the scales.
+        mins = unsafe { pair::<Q::Scale>(unit.add(elements + Q::Scale::BYTES * LANES)) };
+    }
+    for _ in 0..blocks {
+        // SAFETY: the pointers stand at a block of their unit and row.
+        let integers = unsafe { if Q::NIBBLE { nibble_sums(unit, rows) } else { byte_sums(unit, rows) } };
         for r in 0..R {
             // SAFETY: as above.
             let x = unsafe { &*rows[r] };
-            for g in 0..G {
-                sums[g][r] = add_block::<Q>(sums[g][r], integers[g][r], scales[g], mins[g], x);
+            for half in 0..2 {
+                let sum = &mut sums[r][half];
+                *sum = add_block::<Q>(*sum, integers[r][half], scales[half], mins[half], x);
             }
+            rows[r] = rows[r].wrapping_add(1);
         }
+        unit = unit.wrapping_add(block_bytes(Q::NIBBLE));
     }
 }
 

@@ -54,3 +54,14 @@ impl Widen for Brain {
         _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(halves)))
     }
 }
+
+/// The numbers of a group's sixteen lanes.
+///
+/// # Safety
+/// `16 * BYTES` bytes are readable.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn pair<W: Widen>(bytes: *const u8) -> [__m256; 2] {
+    // SAFETY: the caller promises twice eight numbers.
+    unsafe { [W::widen(bytes), W::widen(bytes.add(8 * W::BYTES))] }
+}

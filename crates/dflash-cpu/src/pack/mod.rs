@@ -1,7 +1,7 @@
 //! Packed weights: how matrices stand in memory while the model runs.
 //!
-//! Eight output rows (a group) are interleaved, so that lane `r` of a vector belongs to output row `r` and
-//! the sum over the inputs never leaves its lane. A row alone, before it is interleaved, is a sequence of
+//! Sixteen output rows (a group) are interleaved, so that lane `r` of a vector belongs to output row `r` and
+//! the sum over the inputs never leaves its lane; eight of them would read the activations twice as often. A row alone, before it is interleaved, is a sequence of
 //! [units](Kind::unit_cols): quantised elements first, then the scale, then the minimum.
 
 mod kind;
@@ -17,7 +17,7 @@ use crate::pool::share;
 pub(crate) use kind::{BLOCK, Kind, MAX_CELL};
 
 /// Output rows that are interleaved.
-pub(crate) const LANES: usize = 8;
+pub(crate) const LANES: usize = 16;
 
 /// Matrices that one weight may hold.
 pub(crate) const MAX_PARTS: usize = 8;
@@ -68,10 +68,10 @@ impl PackedPart {
         self.kind.row_bytes(self.cols) * LANES
     }
 
-    /// The bytes of `count` groups from `first` on.
-    pub(crate) fn span(&self, first: usize, count: usize) -> &[u8] {
+    /// The bytes of group `index`.
+    pub(crate) fn group(&self, index: usize) -> &[u8] {
         let bytes = self.group_bytes();
-        &self.bytes[self.offset + first * bytes..][..count * bytes]
+        &self.bytes[self.offset + index * bytes..][..bytes]
     }
 
     /// Adds the bias of a group, if there is one.
@@ -177,7 +177,7 @@ impl PackedPart {
     /// were before interleaving.
     pub(crate) fn read(&self, row: usize, unit: usize, bytes: &mut [u8]) {
         let first = unit * self.kind.unit_bytes() * LANES;
-        let source = &self.span(row / LANES, 1)[first..][..bytes.len() * LANES];
+        let source = &self.group(row / LANES)[first..][..bytes.len() * LANES];
         lanes::collect(self.kind, source, row % LANES, bytes);
     }
 }

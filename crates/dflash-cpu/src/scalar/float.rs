@@ -1,7 +1,7 @@
 use super::{bf16_lane, f16_lane, f32_lane};
 use crate::pack::{Kind, LANES};
 
-/// Eight outputs of one input row: each lane adds its products in the order of the inputs.
+/// The outputs of a group for one input row: each lane adds its products in the order of the inputs.
 pub(super) fn dot(kind: Kind, weights: &[u8], x: &[f32]) -> [f32; LANES] {
     match kind {
         Kind::F32 => sum(weights, x, 4, f32_lane),

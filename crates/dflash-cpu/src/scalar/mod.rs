@@ -1,21 +1,28 @@
 //! Portable kernels: the bit oracle of the others.
 
+pub(crate) mod attention;
 mod float;
 mod quant;
+
+use std::ops::Range;
 
 use half::{bf16, f16};
 
 use crate::inputs::Inputs;
 use crate::pack::{LANES, PackedPart};
-use crate::tile::{Products, Tile};
+use crate::tile::Products;
 
-/// [`crate::tile::multiply`].
-pub(crate) fn multiply(part: &PackedPart, inputs: &Inputs<'_>, tile: Tile, out: &mut Products) {
-    for group in 0..tile.groups {
-        let weights = part.span(tile.group + group, 1);
-        for row in 0..tile.rows {
-            out[group * tile.rows + row] = dot(part, weights, inputs, tile.row + row);
-        }
+/// [`crate::tile::multiply`], before the bias.
+pub(crate) fn multiply(
+    part: &PackedPart,
+    group: usize,
+    inputs: &Inputs<'_>,
+    rows: Range<usize>,
+    out: &mut Products,
+) {
+    let weights = part.group(group);
+    for (row, out) in rows.zip(out) {
+        *out = dot(part, weights, inputs, row);
     }
 }
 

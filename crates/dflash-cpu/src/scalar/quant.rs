@@ -4,7 +4,7 @@ use super::{bf16_lane, f16_lane, f32_lane};
 use crate::pack::{Kind, LANES};
 use crate::quantize::QuantBlock;
 
-/// Eight outputs of one input row. A block's sum is an exact integer; scaled sums are added in block order,
+/// The outputs of a group for one input row. A block's sum is an exact integer; scaled sums are added in block order,
 /// each followed by its minimum.
 pub(super) fn dot(kind: Kind, weights: &[u8], x: &[QuantBlock]) -> [f32; LANES] {
     let mut lanes = [0.0_f32; LANES];

@@ -42,7 +42,8 @@ impl<'a> Cursor<'a> {
     /// A count of things that take at least `least` bytes each.
     pub(super) fn count(&mut self, least: usize, what: &str) -> Result<usize, String> {
         let count = self.u64()?;
-        let fits = usize::try_from(count).ok().filter(|&n| n.checked_mul(least).is_some_and(|b| b <= self.left()));
+        let fits =
+            usize::try_from(count).ok().filter(|&n| n.checked_mul(least).is_some_and(|b| b <= self.left()));
         fits.ok_or_else(|| format!("{count} {what} do not fit into the {} bytes left", self.left()))
     }
 

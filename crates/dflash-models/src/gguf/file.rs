@@ -27,11 +27,6 @@ pub(crate) struct Gguf {
 }
 
 impl Gguf {
-    /// Whether the file begins like one.
-    pub(crate) fn recognises(bytes: &[u8]) -> bool {
-        bytes.starts_with(b"GGUF")
-    }
-
     /// Maps a file and checks its whole header.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use crate::json::MAX_SIZE;
 
 /// A value of the metadata. Integers of all widths are held as `i128`, floats as `f64`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub(crate) enum Value {
     /// Any integer type.
     Integer(i128),
     /// Either float type.
@@ -28,7 +28,7 @@ pub enum Value {
 
 /// The metadata of a GGUF file with typed access. Errors name file and key.
 #[derive(Debug, Clone)]
-pub struct Metadata {
+pub(crate) struct Metadata {
     path: PathBuf,
     values: BTreeMap<String, Value>,
 }

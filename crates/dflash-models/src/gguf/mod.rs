@@ -5,6 +5,5 @@ mod cursor;
 mod file;
 mod metadata;
 
-pub use metadata::{Metadata, Value};
-
 pub(crate) use file::Gguf;
+pub(crate) use metadata::Metadata;

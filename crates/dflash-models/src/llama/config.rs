@@ -29,7 +29,7 @@ pub(crate) struct LlamaConfig {
     pub(crate) interleaved: bool,
 }
 
-const READ: [&str; 20] = [
+const READ: &[&str] = &[
     "hidden_size",
     "intermediate_size",
     "num_hidden_layers",
@@ -53,7 +53,7 @@ const READ: [&str; 20] = [
 ];
 
 /// Keys of relatives and forks of Llama that change the forward pass.
-const CHANGES: [Neutral; 29] = [
+const CHANGES: &[Neutral] = &[
     neutral("alibi", NeutralValue::Nothing),
     neutral("attention_multiplier", NeutralValue::Nothing),
     neutral("attn_logit_softcapping", NeutralValue::Zero),
@@ -88,13 +88,17 @@ const CHANGES: [Neutral; 29] = [
 impl LlamaConfig {
     /// Reads `config.json`; adds a note on keys that are not read.
     pub(crate) fn from_json(config: &Keys<'_>, notes: &mut Vec<String>) -> Result<Self, ModelError> {
-        refuse(config, &CHANGES)?;
+        refuse(config, CHANGES)?;
         require_silu(config)?;
         refuse_layer_types(config)?;
-        notes.extend(note_unread(config, &[&READ, &HARMLESS]));
+        notes.extend(note_unread(config, &[READ, HARMLESS]));
         let context = config.required_size("max_position_embeddings")?;
-        let rules =
-            RopeRules { kinds: &["linear", "llama3"], base: Some(10_000.0), context, layer_types: &["full_attention"] };
+        let rules = RopeRules {
+            kinds: &["linear", "llama3"],
+            base: Some(10_000.0),
+            context,
+            layer_types: &["full_attention"],
+        };
         let bias = |key| Ok(if config.flag(key)? == Some(true) { BiasRule::Always } else { BiasRule::Never });
         let hidden = config.required_size("hidden_size")?;
         let heads = config.required_size("num_attention_heads")?;
@@ -115,11 +119,11 @@ impl LlamaConfig {
         })
     }
 
-    /// Reads GGUF metadata; `vocab` is the number of tokens, `factors` the content of `rope_freqs`.
+    /// Reads GGUF metadata; `vocab` is the number of tokens, `factors` reads `rope_freqs` for a head width.
     pub(crate) fn from_gguf(
         metadata: &Metadata,
         vocab: usize,
-        factors: Option<Vec<f32>>,
+        factors: impl FnOnce(usize) -> Result<Option<Vec<f32>>, ModelError>,
     ) -> Result<Self, ModelError> {
         refuse_gguf(metadata)?;
         let key = |name: &str| format!("llama.{name}");
@@ -127,16 +131,17 @@ impl LlamaConfig {
         let (hidden, heads) = (size("embedding_length")?, size("attention.head_count")?);
         let kv_heads = metadata.size(&key("attention.head_count_kv"))?.unwrap_or(heads);
         let eps = key("attention.layer_norm_rms_epsilon");
+        let kv = gguf_geometry(metadata, hidden, heads, kv_heads)?;
         Ok(Self {
             hidden,
             ffn: size("feed_forward_length")?,
             layers: size("block_count")?,
             heads,
-            kv: gguf_geometry(metadata, hidden, heads, kv_heads)?,
+            kv,
             eps: metadata.number(&eps)?.ok_or_else(|| metadata.missing(&eps))?,
             vocab,
             context: size("context_length")?,
-            rope: gguf_rope(metadata, factors)?,
+            rope: gguf_rope(metadata, factors(kv.dim)?)?,
             attention_bias: BiasRule::IfPresent,
             mlp_bias: BiasRule::IfPresent,
             tied: None,

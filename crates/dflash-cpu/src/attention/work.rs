@@ -1,0 +1,175 @@
+//! One task: the rows of a tile attend to the blocks of some runs, in order of position.
+
+use dflash_tensor::{AttentionSpec, BLOCK_POSITIONS, Batch, KvCache, SeqCache, Shape, Span};
+
+use super::kernel::{self, KvHead, Query, Scoring, State};
+use super::path::PathBlock;
+use super::plan::{Plan, RUN_BLOCKS, Row, Task, Tile};
+use crate::Isa;
+use crate::kv::KvBlock;
+
+/// What all tasks of a call read.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) isa: Isa,
+    pub(crate) spec: &'a AttentionSpec,
+    pub(crate) layer: usize,
+    pub(crate) batch: &'a Batch,
+    pub(crate) caches: &'a [&'a mut SeqCache],
+    pub(crate) plan: &'a Plan,
+    pub(crate) q: &'a [f32],
+}
+
+impl<'a> Call<'a> {
+    /// Query heads of a key/value head.
+    pub(crate) fn group(&self) -> usize {
+        self.spec.heads / self.spec.kv.heads
+    }
+
+    /// Width of a head.
+    pub(crate) fn dim(&self) -> usize {
+        self.spec.kv.dim
+    }
+
+    /// Rows times heads of a tile.
+    pub(crate) fn queries(&self, tile: &Tile) -> usize {
+        tile.rows.len() * self.group()
+    }
+
+    /// First element of the heads of `tile` in row `row` of `q` and of the output.
+    pub(crate) fn first(&self, tile: &Tile, row: usize) -> usize {
+        (row * self.spec.heads + tile.kv_head * self.group()) * self.dim()
+    }
+
+    fn cache(&self, tile: &Tile) -> &'a KvCache {
+        self.caches[tile.span].layer(self.layer).kv()
+    }
+
+    fn span(&self, tile: &Tile) -> &'a Span {
+        &self.batch.spans()[tile.span]
+    }
+}
+
+/// Running softmax of some queries.
+#[derive(Default)]
+pub(crate) struct Softmax {
+    pub(crate) max: Vec<f32>,
+    pub(crate) sum: Vec<f32>,
+    pub(crate) out: Vec<f32>,
+}
+
+impl Softmax {
+    /// `queries` queries that have seen nothing.
+    pub(crate) fn reset(&mut self, queries: usize, dim: usize) {
+        fill(&mut self.max, queries, f32::NEG_INFINITY);
+        fill(&mut self.sum, queries, 0.0);
+        fill(&mut self.out, queries * dim, 0.0);
+    }
+
+    /// Room for parts: sums are 0 (nothing seen), maxima and outputs are written with their sums.
+    pub(crate) fn reserve(&mut self, queries: usize, dim: usize) {
+        fill(&mut self.sum, queries, 0.0);
+        self.max.resize(queries, 0.0);
+        self.out.resize(queries * dim, 0.0);
+    }
+
+    /// For the kernels.
+    pub(crate) fn state(&mut self) -> State<'_> {
+        State { max: &mut self.max, sum: &mut self.sum, out: &mut self.out }
+    }
+
+    /// Joins query `slot` of a later softmax to query `slot` of this one, unless it has seen nothing.
+    pub(crate) fn join(&mut self, isa: Isa, slot: usize, later: &Self, later_slot: usize, dim: usize) {
+        if later.sum[later_slot] != 0.0 {
+            let out = &later.out[later_slot * dim..][..dim];
+            kernel::join(isa, &mut self.state(), slot, later.max[later_slot], later.sum[later_slot], out);
+        }
+    }
+}
+
+fn fill(values: &mut Vec<f32>, len: usize, value: f32) {
+    values.clear();
+    values.resize(len, value);
+}
+
+/// A thread's storage, reused from task to task.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    queries: Vec<Query>,
+    path: PathBlock,
+    pub(crate) run: Softmax,
+    pub(crate) total: Softmax,
+}
+
+/// Attends from a tile to the blocks of the task's runs; `done(scratch, run)` takes the softmax of each run
+/// that holds visible keys.
+pub(crate) fn attend(call: &Call<'_>, task: &Task, scratch: &mut Scratch, done: impl Fn(&mut Scratch, usize)) {
+    let tile = &call.plan.tiles[task.tile];
+    let positions = RUN_BLOCKS * BLOCK_POSITIONS;
+    let hull = tile.hull.within(&(task.runs.start * positions..task.runs.end * positions));
+    let mut current = None;
+    for block in hull.blocks() {
+        let run = block / RUN_BLOCKS;
+        if current != Some(run) {
+            if let Some(run) = current {
+                done(scratch, run);
+            }
+            scratch.run.reset(call.queries(tile), call.dim());
+            current = Some(run);
+        }
+        attend_block(call, tile, block, scratch);
+    }
+    if let Some(run) = current {
+        done(scratch, run);
+    }
+}
+
+fn attend_block(call: &Call<'_>, tile: &Tile, block: usize, scratch: &mut Scratch) {
+    let span = call.span(tile);
+    if matches!(span.shape, Shape::Tree(_)) && block >= span.start / BLOCK_POSITIONS {
+        return attend_path(call, tile, block, scratch);
+    }
+    scratch.queries.clear();
+    for row in tile.rows.clone() {
+        push(call, tile, row, block, &mut scratch.queries);
+    }
+    if scratch.queries.is_empty() {
+        return;
+    }
+    let store = call.cache(tile).block(block).expect("a visible block is kept");
+    let store = KvBlock::of(store);
+    let head = KvHead { keys: store.keys(tile.kv_head), values: store.values(tile.kv_head) };
+    run_kernel(call, head, &scratch.queries, &mut scratch.run);
+}
+
+/// Each row of a tree sees a block of its own: the committed keys and those of its path.
+fn attend_path(call: &Call<'_>, tile: &Tile, block: usize, scratch: &mut Scratch) {
+    let (span, cache) = (call.span(tile), call.cache(tile));
+    scratch.path.begin(cache, span, block, tile.kv_head);
+    for row in tile.rows.clone() {
+        scratch.queries.clear();
+        push(call, tile, row, block, &mut scratch.queries);
+        if !scratch.queries.is_empty() {
+            let position = call.plan.rows[row].position;
+            scratch.path.gather(cache, span, row - span.first_row, position);
+            run_kernel(call, scratch.path.head(), &scratch.queries, &mut scratch.run);
+        }
+    }
+}
+
+/// The queries of `row` if it sees anything of the block.
+fn push(call: &Call<'_>, tile: &Tile, row: usize, block: usize, queries: &mut Vec<Query>) {
+    let Row { visible, .. } = &call.plan.rows[row];
+    let mask = visible.mask(block);
+    if mask == 0 {
+        return;
+    }
+    let (input, slot) = (call.first(tile, row), (row - tile.rows.start) * call.group());
+    let query = |head| Query { input: input + head * call.dim(), slot: slot + head, mask };
+    queries.extend((0..call.group()).map(query));
+}
+
+fn run_kernel(call: &Call<'_>, head: KvHead<'_>, queries: &[Query], run: &mut Softmax) {
+    let how = Scoring { dim: call.dim(), scale: call.spec.scale, softcap: call.spec.softcap };
+    kernel::block(call.isa, how, head, call.q, queries, &mut run.state());
+}

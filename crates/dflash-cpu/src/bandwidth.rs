@@ -1,0 +1,44 @@
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use crate::CpuBackend;
+use crate::pool::share;
+
+/// Bytes read per pass: beyond the caches of common machines.
+const BYTES: usize = 128 << 20;
+
+/// How long reading is repeated; the best pass counts.
+const TIME: Duration = Duration::from_millis(250);
+
+impl CpuBackend {
+    /// Bytes per second that all threads together read from memory, in a fraction of a second.
+    pub fn read_bandwidth(&self) -> f64 {
+        let words = vec![1_u64; BYTES / size_of::<u64>()];
+        let begin = Instant::now();
+        let mut best = f64::INFINITY;
+        while begin.elapsed() < TIME {
+            best = best.min(self.read_once(&words));
+        }
+        BYTES as f64 / best
+    }
+
+    fn read_once(&self, words: &[u64]) -> f64 {
+        let begin = Instant::now();
+        self.pool.run(&|thread| {
+            let own = &words[share(words.len(), thread, self.pool.threads())];
+            black_box(own.iter().fold(0_u64, |all, word| all ^ word));
+        });
+        begin.elapsed().as_secs_f64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Isa;
+
+    #[test]
+    fn a_machine_reads_something() {
+        assert!(CpuBackend::new(1, Isa::Scalar).read_bandwidth() > 1e6);
+    }
+}

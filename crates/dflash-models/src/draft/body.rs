@@ -1,0 +1,166 @@
+use dflash_tensor::KvGeometry;
+use serde_json::Value;
+
+use crate::ModelError;
+use crate::json::{Keys, shown};
+use crate::refuse::require_silu;
+use crate::rope::{RopeConfig, RopeRules};
+
+/// Attention of one draft layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LayerKind {
+    /// Window of a sliding layer.
+    pub(super) window: Option<usize>,
+    /// Whether a block row sees only earlier block rows.
+    pub(super) causal: bool,
+}
+
+/// The decoder stack of a draft.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Body {
+    pub(super) hidden: usize,
+    pub(super) ffn: usize,
+    pub(super) heads: usize,
+    pub(super) kv: KvGeometry,
+    pub(super) eps: f32,
+    /// The target's vocabulary as the config states it.
+    pub(super) vocab: usize,
+    pub(super) rope: RopeConfig,
+    pub(super) attention_bias: bool,
+    pub(super) layers: Vec<LayerKind>,
+}
+
+/// What a config says about causality inside the block.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Causality {
+    /// For all layers.
+    pub(super) all: Option<bool>,
+    /// For sliding layers, where `all` says nothing.
+    pub(super) sliding: Option<bool>,
+}
+
+/// Keys of the stack that are read here.
+pub(super) const READ: &[&str] = &[
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "hidden_act",
+    "rms_norm_eps",
+    "vocab_size",
+    "max_position_embeddings",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "attention_bias",
+    "layer_types",
+    "sliding_window",
+    "tie_word_embeddings",
+];
+
+/// More layers than any draft has.
+const MAX_LAYERS: usize = 1024;
+
+impl Body {
+    /// Reads the stack from the object that holds its keys.
+    pub(super) fn read(config: &Keys<'_>, causality: Causality) -> Result<Self, ModelError> {
+        require_silu(config)?;
+        refuse_gemma(config)?;
+        let types = layer_types(config)?;
+        let context = config.required_size("max_position_embeddings")?;
+        let used = used(&types);
+        let rules =
+            RopeRules { kinds: &["linear", "llama3", "yarn"], base: None, context, layer_types: &used };
+        Ok(Self {
+            hidden: config.required_size("hidden_size")?,
+            ffn: config.required_size("intermediate_size")?,
+            heads: config.required_size("num_attention_heads")?,
+            kv: geometry(config)?,
+            eps: config.required_number("rms_norm_eps")?,
+            vocab: config.required_size("vocab_size")?,
+            rope: RopeConfig::read(config, &rules)?,
+            attention_bias: config.flag("attention_bias")?.unwrap_or(false),
+            layers: types
+                .iter()
+                .map(|&sliding| kind(config, sliding, causality))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The longest window of its sliding layers.
+    pub(super) fn window(&self) -> usize {
+        self.layers.iter().filter_map(|layer| layer.window).max().unwrap_or(0)
+    }
+}
+
+/// Gemma drafts have other defaults when they do not name their layer types.
+fn refuse_gemma(config: &Keys<'_>) -> Result<(), ModelError> {
+    let gemma = config.text("model_type")?.is_some_and(|kind| kind.starts_with("gemma"));
+    match gemma && config.get("layer_types").is_none() {
+        true => Err(config.refused("model_type", "a Gemma draft must name its layer_types")),
+        false => Ok(()),
+    }
+}
+
+/// Per layer whether it is a sliding one.
+fn layer_types(config: &Keys<'_>) -> Result<Vec<bool>, ModelError> {
+    let layers = config.required_size("num_hidden_layers")?;
+    if layers > MAX_LAYERS {
+        return Err(config.bad("num_hidden_layers", &format!("1 to {MAX_LAYERS}")));
+    }
+    let key = "layer_types";
+    let list = match config.get(key) {
+        None => return Ok(vec![false; layers]),
+        Some(Value::Array(list)) if list.is_empty() => return Ok(vec![false; layers]),
+        Some(Value::Array(list)) if list.len() == layers => list,
+        Some(_) => return Err(config.bad(key, &format!("a list of {layers} names, one per layer"))),
+    };
+    list.iter().map(|name| is_sliding(config, name)).collect()
+}
+
+fn is_sliding(config: &Keys<'_>, name: &Value) -> Result<bool, ModelError> {
+    match name.as_str() {
+        Some("full_attention") => Ok(false),
+        Some("sliding_attention") => Ok(true),
+        _ => Err(ModelError::Refused {
+            path: config.path().to_owned(),
+            key: config.name("layer_types"),
+            value: shown(name),
+            reason: "full_attention and sliding_attention are",
+        }),
+    }
+}
+
+fn used(types: &[bool]) -> Vec<&'static str> {
+    let mut used = Vec::new();
+    if types.contains(&true) {
+        used.push("sliding_attention");
+    }
+    if types.contains(&false) {
+        used.push("full_attention");
+    }
+    used
+}
+
+fn kind(config: &Keys<'_>, sliding: bool, causality: Causality) -> Result<LayerKind, ModelError> {
+    if !sliding {
+        return Ok(LayerKind { window: None, causal: causality.all.unwrap_or(false) });
+    }
+    let window = config.required_size("sliding_window")?;
+    Ok(LayerKind { window: Some(window), causal: causality.all.or(causality.sliding).unwrap_or(true) })
+}
+
+fn geometry(config: &Keys<'_>) -> Result<KvGeometry, ModelError> {
+    let heads = config.required_size("num_attention_heads")?;
+    let kv_heads = config.required_size("num_key_value_heads")?;
+    let dim = config.required_size("head_dim")?;
+    if !heads.is_multiple_of(kv_heads) {
+        return Err(config.bad("num_key_value_heads", "a divisor of num_attention_heads"));
+    }
+    if !dim.is_multiple_of(2) {
+        return Err(config.bad("head_dim", "an even number"));
+    }
+    Ok(KvGeometry { heads: kv_heads, dim })
+}

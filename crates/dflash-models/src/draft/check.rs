@@ -1,0 +1,91 @@
+use std::path::Path;
+
+use super::config::DraftConfig;
+use crate::checkpoint::Checkpoint;
+use crate::{Difference, ModelError, Target};
+
+/// Compares a draft's config with the target it is to serve.
+///
+/// # Errors
+/// [`ModelError::Mismatch`] with every difference.
+pub(super) fn fits(
+    path: &Path,
+    config: &DraftConfig,
+    checkpoint: &Checkpoint,
+    target: &dyn Target,
+) -> Result<(), ModelError> {
+    let (spec, rows) = (target.spec(), target.embedding().rows());
+    let mut differences = Differences(Vec::new());
+    let own_tables = checkpoint.contains("embed_tokens.weight") && checkpoint.contains("lm_head.weight");
+    if config.body.hidden != spec.hidden && !(own_tables && config.target_hidden.is_some()) {
+        differences.add("hidden_size", config.body.hidden, spec.hidden);
+    }
+    if config.target_hidden.is_some_and(|hidden| hidden != spec.hidden) {
+        differences.add("target_hidden_size", config.target_hidden.unwrap_or(0), spec.hidden);
+    }
+    if ![spec.vocab, rows].contains(&config.body.vocab) {
+        differences.add("vocab_size", config.body.vocab, spec.vocab);
+    }
+    if let Some(layers) = config.target_layers.filter(|&layers| layers != spec.layers) {
+        differences.add("num_target_layers", layers, spec.layers);
+    }
+    for tap in config.taps(spec.layers).into_iter().filter(|&tap| tap >= spec.layers) {
+        differences.add(
+            "target_layer_ids",
+            format!("layer {tap}"),
+            format!("layers 0 to {}", spec.layers - 1),
+        );
+    }
+    if config.mask_id as usize >= rows {
+        differences.add("mask_token_id", config.mask_id, format!("{rows} embedding rows"));
+    }
+    differences.end(path)
+}
+
+struct Differences(Vec<Difference>);
+
+impl Differences {
+    fn add(&mut self, field: &str, draft: impl ToString, target: impl ToString) {
+        self.0.push(Difference { field: field.into(), draft: draft.to_string(), target: target.to_string() });
+    }
+
+    fn end(self, path: &Path) -> Result<(), ModelError> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        Err(ModelError::Mismatch { path: path.to_owned(), differences: self.0 })
+    }
+}
+
+/// Parts of names that give away a variant, and what it is.
+const VARIANTS: &[(&str, &str)] = &[
+    ("aux_hidden_norms.", "a norm per tapped layer"),
+    (".qkv_proj.", "a fused q, k, v projection"),
+    (".gate_up_proj.", "a fused gate and up projection"),
+    (".g_proj.", "a gate per attention head"),
+    (".sinks", "attention sinks"),
+    ("attention_sink_bias", "attention sinks"),
+    ("mask_embedding", "a mask embedding of the draft's own"),
+    ("markov_head.", "the sequential correction of DSpark"),
+    ("confidence_head.", "the confidence head of DSpark"),
+    ("candidate_selector.", "the candidate selector of DFlash2"),
+    ("attention_conv.", "the dynamic convolution of DFlash2"),
+    ("mlp_conv.", "the dynamic convolution of DFlash2"),
+];
+
+/// Refuses tensors of known variants by name.
+///
+/// # Errors
+/// [`ModelError::RefusedTensor`].
+pub(super) fn refuse_variants(checkpoint: &Checkpoint) -> Result<(), ModelError> {
+    for name in checkpoint.names() {
+        if let Some((_, what)) = VARIANTS.iter().find(|(part, _)| name.contains(part)) {
+            return Err(ModelError::RefusedTensor {
+                path: checkpoint.path().to_owned(),
+                tensor: name.into(),
+                what,
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,161 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use dflash_tensor::{Keep, Mask, Rope, Weight};
+
+use super::body::{Body, LayerKind};
+use super::check::{fits, refuse_variants};
+use super::config::{DraftConfig, refuse_files};
+use super::model::{Draft, DraftOptions, DraftSpec};
+use super::tables::Tables;
+use crate::hf::HfDir;
+use crate::layer::{BiasRule, DenseLayer, LayerShape};
+use crate::loader::{LoadContext, Loader, Wanted};
+use crate::workspace::Widths;
+use crate::{DraftQuant, ModelError, Target};
+
+impl Draft {
+    /// Loads the draft in directory `path` for `target`, on the target's backend.
+    ///
+    /// # Errors
+    /// Whatever [`ModelError`] names: no draft, a draft of another generation or for another target,
+    /// incomplete or damaged files, tensors that would not be used.
+    pub fn load(path: &Path, target: &dyn Target, options: DraftOptions) -> Result<Self, ModelError> {
+        check_quant(path, options.quant)?;
+        refuse_file(path)?;
+        let dir = HfDir::open(path)?;
+        let mut notes = Vec::new();
+        let config = DraftConfig::read(&dir.config.keys()?, &mut notes)?;
+        refuse_files(path)?;
+        let checkpoint = dir.checkpoint()?;
+        fits(path, &config, &checkpoint, target)?;
+        refuse_variants(&checkpoint)?;
+        let backend = Arc::clone(target.backend());
+        let mut context = LoadContext { backend, progress: &mut |_, _| {}, notes, packed: 0 };
+        let loader = Loader::new(&checkpoint, &mut context, options.quant);
+        let mut draft = build(loader, &config, target, options)?;
+        (draft.spec.notes, draft.spec.weight_bytes) = (context.notes, context.packed);
+        Ok(draft)
+    }
+}
+
+fn check_quant(path: &Path, quant: Option<DraftQuant>) -> Result<(), ModelError> {
+    match quant {
+        Some(DraftQuant { bits, group }) if ![4, 8].contains(&bits) || ![32, 64, 128].contains(&group) => {
+            let what =
+                format!("{bits} bits in groups of {group} are not supported (4 or 8 in 32, 64 or 128 are)");
+            Err(ModelError::Quantization { path: path.to_owned(), module: "draft".into(), what })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refuse_file(path: &Path) -> Result<(), ModelError> {
+    let not = |why: &str| ModelError::NotACheckpoint { path: path.to_owned(), why: why.into() };
+    if path.is_dir() {
+        return Ok(());
+    }
+    Err(not(match path.exists() {
+        true => "a draft is a directory with config.json and safetensors files",
+        false => "there is no such directory",
+    }))
+}
+
+fn build(
+    mut loader: Loader<'_, '_>,
+    config: &DraftConfig,
+    target: &dyn Target,
+    options: DraftOptions,
+) -> Result<Draft, ModelError> {
+    let taps = config.taps(target.spec().layers);
+    note_default_taps(&mut loader, config, &taps);
+    let keep = keep(&config.body, options);
+    let fuse = fuse(&mut loader, config, taps.len() * target.spec().hidden)?;
+    let context_norm = loader.gain("hidden_norm.weight", config.body.hidden)?;
+    let positions = target.spec().context + config.block;
+    let layers = layers(&mut loader, &config.body, keep, positions)?;
+    let norm = loader.gain("norm.weight", config.body.hidden)?;
+    let tables = Tables::load(&mut loader, config, target)?;
+    loader.finish()?;
+    let spec = spec(config, taps, keep, tables.vocab);
+    Ok(Draft {
+        backend: Arc::clone(target.backend()),
+        spec,
+        widths: widths(&config.body),
+        kv: config.body.kv,
+        fuse,
+        context_norm,
+        layers,
+        norm,
+        eps: config.body.eps,
+        tables,
+    })
+}
+
+fn note_default_taps(loader: &mut Loader<'_, '_>, config: &DraftConfig, taps: &[usize]) {
+    if config.taps.is_none() {
+        loader.note(format!("the draft lists no target layers; its layout's default {taps:?} is used"));
+    }
+}
+
+/// What of the context is kept: at least what the longest sliding window sees.
+fn keep(body: &Body, options: DraftOptions) -> Option<Keep> {
+    let tail = options.window?.max(body.window()).max(1);
+    Some(Keep { sink: options.sink, tail })
+}
+
+fn fuse(loader: &mut Loader<'_, '_>, config: &DraftConfig, features: usize) -> Result<Weight, ModelError> {
+    loader.weight(&[Wanted::new("fc", config.body.hidden, features)])
+}
+
+fn layers(
+    loader: &mut Loader<'_, '_>,
+    body: &Body,
+    keep: Option<Keep>,
+    positions: usize,
+) -> Result<Vec<DenseLayer>, ModelError> {
+    let rope = Arc::new(Rope::new(body.kv.dim, body.rope.base, &body.rope.scaling, positions));
+    let shape = shape(body);
+    let layer = |(i, kind): (usize, &LayerKind)| {
+        let mask = Mask { causal: kind.causal, window: kind.window, keep };
+        DenseLayer::load(loader, &format!("layers.{i}"), &shape, &rope, mask)
+    };
+    body.layers.iter().enumerate().map(layer).collect()
+}
+
+fn shape(body: &Body) -> LayerShape {
+    LayerShape {
+        hidden: body.hidden,
+        ffn: body.ffn,
+        heads: body.heads,
+        kv: body.kv,
+        eps: body.eps,
+        attention_bias: if body.attention_bias { BiasRule::Always } else { BiasRule::Never },
+        mlp_bias: BiasRule::Never,
+        head_norms: true,
+        interleaved: false,
+        split: true,
+    }
+}
+
+fn spec(config: &DraftConfig, taps: Vec<usize>, keep: Option<Keep>, vocab: usize) -> DraftSpec {
+    DraftSpec {
+        block: config.block,
+        mask_id: config.mask_id,
+        taps,
+        layers: config.body.layers.len(),
+        vocab,
+        keep,
+        weight_bytes: 0,
+        notes: Vec::new(),
+    }
+}
+
+fn widths(body: &Body) -> Widths {
+    Widths {
+        hidden: body.hidden,
+        q: body.heads * body.kv.dim,
+        kv: body.kv.heads * body.kv.dim,
+        ffn: body.ffn,
+    }
+}

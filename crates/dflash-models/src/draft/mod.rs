@@ -1,0 +1,19 @@
+//! The block-diffusion draft, first generation: a small decoder that sees the target's tapped layers as
+//! context and proposes a whole block in one pass.
+
+mod body;
+mod check;
+mod config;
+mod kind;
+mod load;
+mod model;
+mod observe;
+mod speculators;
+mod state;
+mod tables;
+mod zlab;
+
+pub use model::{Draft, DraftOptions, DraftSpec};
+pub use state::{DraftState, DraftWorkspace};
+
+pub(crate) use kind::{is_draft_arch, kind_of};

@@ -1,0 +1,185 @@
+use std::sync::Arc;
+
+use dflash_tensor::{
+    Backend, BackendError, Choice, Keep, KvCache, KvGeometry, LayerCache, Pre, SeqCache, Shape, Tensor,
+    Weight,
+};
+
+use super::state::{DraftState, DraftWorkspace};
+use super::tables::Tables;
+use crate::DraftQuant;
+use crate::layer::DenseLayer;
+use crate::workspace::{Widths, Workspace, grow};
+
+/// How a draft is loaded and what of the context it keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DraftOptions {
+    /// Leading context rows that are always kept.
+    pub sink: usize,
+    /// Trailing context rows that are kept, at least; `None` keeps the whole context.
+    pub window: Option<usize>,
+    /// Quantises the float matrices of the draft's layers.
+    pub quant: Option<DraftQuant>,
+}
+
+impl Default for DraftOptions {
+    fn default() -> Self {
+        Self { sink: 64, window: Some(1024), quant: None }
+    }
+}
+
+/// Facts of a draft that its users need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DraftSpec {
+    /// Trained block length, the staged token included: the largest width of [`Draft::propose`].
+    pub block: usize,
+    /// Id that stands for the positions to be filled.
+    pub mask_id: u32,
+    /// Target layers whose outputs are the features, in the order of their columns.
+    pub taps: Vec<usize>,
+    /// Draft layers.
+    pub layers: usize,
+    /// Target ids it can propose.
+    pub vocab: usize,
+    /// Context rows it keeps; `None` keeps all.
+    pub keep: Option<Keep>,
+    /// Bytes of its packed weights, without tables shared with the target.
+    pub weight_bytes: u64,
+    /// What a user may want to know, such as tensors that were skipped.
+    pub notes: Vec<String>,
+}
+
+/// A block-diffusion draft. Immutable after load; all state is in [`DraftState`].
+pub struct Draft {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) spec: DraftSpec,
+    pub(super) widths: Widths,
+    pub(super) kv: KvGeometry,
+    /// `[hidden, taps * target hidden]`.
+    pub(super) fuse: Weight,
+    pub(super) context_norm: Tensor,
+    pub(super) layers: Vec<DenseLayer>,
+    pub(super) norm: Tensor,
+    pub(super) eps: f32,
+    pub(super) tables: Tables,
+}
+
+impl Draft {
+    /// Facts.
+    pub fn spec(&self) -> &DraftSpec {
+        &self.spec
+    }
+
+    /// State of one sequence without tokens.
+    pub fn new_state(&self) -> DraftState {
+        let layer = |_| LayerCache::Kv(KvCache::new(self.kv, self.spec.keep));
+        let cache = SeqCache::new((0..self.layers.len()).map(layer).collect());
+        DraftState::new(self.backend.as_ref(), cache, self.fuse.cols())
+    }
+
+    /// Scratch for all calls, one per thread of work.
+    pub fn workspace(&self) -> DraftWorkspace {
+        let scratch = Workspace::new(Arc::clone(&self.backend), self.widths);
+        DraftWorkspace::new(self.backend.as_ref(), scratch, self.fuse.cols(), self.widths)
+    }
+
+    /// One pass over the block `[staged, mask, ...]` of `width` positions for every sequence. `out[i]` takes
+    /// the `width - 1` choices of sequence `i`: target ids, with logit and logsumexp of the draft's own
+    /// distribution. What `out` held before is lost.
+    ///
+    /// # Errors
+    /// A NaN logit or a device error; the states are as before.
+    ///
+    /// # Panics
+    /// When `width` is below 2 or above the block, or there are not as many staged ids as states.
+    pub fn propose(
+        &self,
+        ws: &mut DraftWorkspace,
+        states: &mut [&mut DraftState],
+        staged: &[u32],
+        width: usize,
+        out: &mut Vec<Vec<Choice>>,
+    ) -> Result<(), BackendError> {
+        self.run_block(ws, states, staged, width);
+        self.choose(ws, states.len(), width, out)
+    }
+
+    /// The logits of the block rows that `propose` chooses from, `[states * (width - 1), rows of the head]`,
+    /// for tests and tools.
+    pub fn logits(
+        &self,
+        ws: &mut DraftWorkspace,
+        states: &mut [&mut DraftState],
+        staged: &[u32],
+        width: usize,
+        out: &mut Tensor,
+    ) {
+        self.run_block(ws, states, staged, width);
+        let rows = block_rows(states.len(), width);
+        grow(self.backend.as_ref(), out, rows.len());
+        self.backend.logits(&self.tables.head, &ws.scratch.h, &rows, self.final_norm(), out);
+    }
+
+    fn final_norm(&self) -> Pre<'_> {
+        Pre::RmsNorm { weight: &self.norm, eps: self.eps }
+    }
+
+    fn run_block(
+        &self,
+        ws: &mut DraftWorkspace,
+        states: &mut [&mut DraftState],
+        staged: &[u32],
+        width: usize,
+    ) {
+        assert!((2..=self.spec.block).contains(&width), "width {width} of a block of {}", self.spec.block);
+        assert_eq!(states.len(), staged.len(), "one staged id per sequence");
+        self.flush(ws, states);
+        ws.batch.clear();
+        for (state, &id) in states.iter_mut().zip(staged) {
+            ws.ids.clear();
+            ws.ids.push(id);
+            ws.ids.resize(width, self.spec.mask_id);
+            ws.batch.push(&ws.ids, state.cache.len(), Shape::Chain);
+            state.cache.begin_verify(width);
+        }
+        self.run_layers(ws, states);
+        states.iter_mut().for_each(|state| state.cache.accept_chain(0));
+    }
+
+    fn run_layers(&self, ws: &mut DraftWorkspace, states: &mut [&mut DraftState]) {
+        let backend = self.backend.as_ref();
+        let mut caches = states.iter_mut().map(|state| &mut state.cache).collect::<Vec<_>>();
+        ws.scratch.begin(ws.batch.rows());
+        backend.embed(&self.tables.embedding, ws.batch.ids(), 1.0, &mut ws.scratch.h);
+        for (index, layer) in self.layers.iter().enumerate() {
+            layer.forward(backend, index, &ws.batch, &mut caches, &mut ws.scratch);
+        }
+    }
+
+    fn choose(
+        &self,
+        ws: &mut DraftWorkspace,
+        states: usize,
+        width: usize,
+        out: &mut Vec<Vec<Choice>>,
+    ) -> Result<(), BackendError> {
+        let rows = block_rows(states, width);
+        ws.choices.clear();
+        let Tables { head, vocab, ids, .. } = &self.tables;
+        self.backend.choose(head, &ws.scratch.h, &rows, self.final_norm(), *vocab, &mut ws.choices)?;
+        if let Some(ids) = ids {
+            ws.choices.iter_mut().for_each(|choice| choice.id = ids[choice.id as usize]);
+        }
+        out.resize_with(states, Vec::new);
+        for (list, choices) in out.iter_mut().zip(ws.choices.chunks_exact(width - 1)) {
+            list.clear();
+            list.extend_from_slice(choices);
+        }
+        Ok(())
+    }
+}
+
+/// The mask rows of all blocks; the row of the staged token predicts nothing.
+fn block_rows(states: usize, width: usize) -> Vec<usize> {
+    (0..states * width).filter(|row| row % width != 0).collect()
+}

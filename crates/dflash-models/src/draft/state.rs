@@ -1,0 +1,70 @@
+use dflash_tensor::{Backend, Batch, Choice, SeqCache, Tensor};
+
+use crate::workspace::{Widths, Workspace};
+
+/// Feature rows that wait for the next draft at most.
+pub(super) const PENDING_ROWS: usize = 32;
+
+/// What a draft knows of one sequence: keys and values of its context, and rows not projected yet.
+pub struct DraftState {
+    pub(super) cache: SeqCache,
+    /// `[PENDING_ROWS, taps * target hidden]`; its rows in use continue the cache.
+    pub(super) pending: Tensor,
+}
+
+impl DraftState {
+    pub(super) fn new(backend: &dyn Backend, cache: SeqCache, features: usize) -> Self {
+        let mut pending = backend.tensor(PENDING_ROWS, features);
+        pending.set_rows(0);
+        Self { cache, pending }
+    }
+
+    /// Context rows: must equal the committed positions at every draft.
+    pub fn len(&self) -> usize {
+        self.cache.len() + self.pending.rows()
+    }
+
+    /// Whether it has seen nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of keys and values held.
+    pub fn bytes(&self) -> usize {
+        self.cache.bytes()
+    }
+}
+
+/// Scratch of a draft, reused from call to call; it grows when a call has more rows than ever before.
+pub struct DraftWorkspace {
+    /// The block pass.
+    pub(super) scratch: Workspace,
+    /// Feature rows to be projected.
+    pub(super) features: Tensor,
+    /// Fused features, before and after their norm.
+    pub(super) fused: Tensor,
+    pub(super) context: Tensor,
+    /// Keys and values of the context rows.
+    pub(super) k: Tensor,
+    pub(super) v: Tensor,
+    pub(super) batch: Batch,
+    pub(super) ids: Vec<u32>,
+    pub(super) choices: Vec<Choice>,
+}
+
+impl DraftWorkspace {
+    pub(super) fn new(backend: &dyn Backend, scratch: Workspace, features: usize, widths: Widths) -> Self {
+        let tensor = |cols| backend.tensor(1, cols);
+        Self {
+            scratch,
+            features: tensor(features),
+            fused: tensor(widths.hidden),
+            context: tensor(widths.hidden),
+            k: tensor(widths.kv),
+            v: tensor(widths.kv),
+            batch: Batch::new(),
+            ids: Vec::new(),
+            choices: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,41 @@
+/// The HF name of a tensor of a Llama GGUF; unknown names stay as they are and end up unused.
+pub(super) fn canonical(name: &str) -> String {
+    let known = match name {
+        "token_embd.weight" => Some("model.embed_tokens.weight".into()),
+        "output_norm.weight" => Some("model.norm.weight".into()),
+        "output.weight" => Some("lm_head.weight".into()),
+        _ => in_layer(name),
+    };
+    known.unwrap_or_else(|| name.to_owned())
+}
+
+fn in_layer(name: &str) -> Option<String> {
+    let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
+    let (module, kind) = rest.rsplit_once('.')?;
+    let module = match module {
+        "attn_norm" => "input_layernorm",
+        "ffn_norm" => "post_attention_layernorm",
+        "attn_q" => "self_attn.q_proj",
+        "attn_k" => "self_attn.k_proj",
+        "attn_v" => "self_attn.v_proj",
+        "attn_output" => "self_attn.o_proj",
+        "ffn_gate" => "mlp.gate_proj",
+        "ffn_up" => "mlp.up_proj",
+        "ffn_down" => "mlp.down_proj",
+        _ => return None,
+    };
+    matches!(kind, "weight" | "bias").then(|| format!("model.layers.{layer}.{module}.{kind}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::canonical;
+
+    #[test]
+    fn names_of_a_layer_are_mapped_and_others_kept() {
+        assert_eq!(canonical("blk.12.ffn_norm.weight"), "model.layers.12.post_attention_layernorm.weight");
+        assert_eq!(canonical("blk.0.attn_q.bias"), "model.layers.0.self_attn.q_proj.bias");
+        assert_eq!(canonical("blk.0.ffn_gate_exps.weight"), "blk.0.ffn_gate_exps.weight");
+        assert_eq!(canonical("rope_freqs.weight"), "rope_freqs.weight");
+    }
+}

@@ -1,0 +1,143 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use dflash_tensor::{Backend, BackendError, Batch, Choice, SeqCache, Tensor, Weight};
+
+use crate::families::{self, Family};
+use crate::gguf::Gguf;
+use crate::hf::HfDir;
+use crate::loader::LoadContext;
+use crate::text::GgufVocabulary;
+use crate::{ModelError, Taps, TextAssets, Workspace};
+
+/// Facts of a target that its users need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetSpec {
+    /// Structural kind, such as `llama`.
+    pub family: &'static str,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Decoder layers.
+    pub layers: usize,
+    /// Valid token ids are below this; embedding and head may have padding rows beyond.
+    pub vocab: usize,
+    /// Positions the model was made for.
+    pub context: usize,
+    /// Ids that end a generation by the checkpoint's own word, without repetition.
+    pub stop_ids: Vec<u32>,
+}
+
+/// The model whose output is reproduced. Immutable after load; all state is in the caches.
+pub trait Target: Send + Sync {
+    /// Facts.
+    fn spec(&self) -> &TargetSpec;
+
+    /// Lowers the number of valid ids to that of the tokenizer, so that padding rows never win.
+    ///
+    /// # Panics
+    /// When `vocab` is zero or more than the ids of the checkpoint.
+    fn limit_vocab(&mut self, vocab: usize);
+
+    /// An empty cache for one sequence.
+    fn new_cache(&self) -> SeqCache;
+
+    /// Scratch for [`Target::forward`], one per thread of work.
+    fn workspace(&self) -> Workspace;
+
+    /// Runs the rows of `batch`; span `i` belongs to `caches[i]`. The caller has begun a pass on the caches
+    /// and settles it afterwards. `taps`, if any, holds the rows of this pass afterwards.
+    fn forward(
+        &self,
+        ws: &mut Workspace,
+        batch: &Batch,
+        caches: &mut [&mut SeqCache],
+        taps: Option<&mut Taps>,
+    );
+
+    /// The choices at `rows` of the last pass, in that order; appends to `out`.
+    ///
+    /// # Errors
+    /// A NaN logit or a device error.
+    fn choose(&self, ws: &Workspace, rows: &[usize], out: &mut Vec<Choice>) -> Result<(), BackendError>;
+
+    /// The logits at `rows` of the last pass: `[rows.len(), rows of the head]`. Columns from
+    /// [`TargetSpec::vocab`] on are padding.
+    fn logits(&self, ws: &Workspace, rows: &[usize], out: &mut Tensor);
+
+    /// The embedding, `[padded vocabulary, hidden]`.
+    fn embedding(&self) -> &Arc<Weight>;
+
+    /// The head, `[padded vocabulary, hidden]`; the same weight as the embedding when tied.
+    fn head(&self) -> &Arc<Weight>;
+
+    /// Where it was loaded.
+    fn backend(&self) -> &Arc<dyn Backend>;
+}
+
+/// A target with what came along.
+pub struct LoadedTarget {
+    /// The model.
+    pub target: Box<dyn Target>,
+    /// Where its tokenizer is found.
+    pub text: TextAssets,
+    /// What a user may want to know, such as tensors that were skipped.
+    pub notes: Vec<String>,
+    /// Bytes of the packed weights.
+    pub weight_bytes: u64,
+}
+
+/// Loads a target from a GGUF file or a directory in HF layout. `progress` is called with bytes done and
+/// bytes in all.
+///
+/// # Errors
+/// Whatever [`ModelError`] names; nothing is loaded in part.
+pub fn load_target(
+    path: &Path,
+    backend: Arc<dyn Backend>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<LoadedTarget, ModelError> {
+    let mut context = LoadContext { backend, progress, notes: Vec::new(), packed: 0 };
+    let (target, text) =
+        if path.is_dir() { load_dir(path, &mut context)? } else { load_file(path, &mut context)? };
+    Ok(LoadedTarget { target, text, notes: context.notes, weight_bytes: context.packed })
+}
+
+type Parts = (Box<dyn Target>, TextAssets);
+
+fn load_dir(path: &Path, context: &mut LoadContext<'_>) -> Result<Parts, ModelError> {
+    let dir = HfDir::open(path)?;
+    let config = dir.config.keys()?;
+    if let Some(kind) = crate::draft::kind_of(&config)? {
+        return Err(ModelError::DraftAsTarget { path: path.to_owned(), kind });
+    }
+    let model_type = config.text("model_type")?.ok_or_else(|| config.missing("model_type"))?;
+    let family = families::find(config.path(), model_type, |family| family.model_type)?;
+    Ok(((family.hf)(&dir, context)?, TextAssets::Hf { dir: path.to_owned() }))
+}
+
+fn load_file(path: &Path, context: &mut LoadContext<'_>) -> Result<Parts, ModelError> {
+    refuse_other_files(path)?;
+    let gguf = Gguf::open(path)?;
+    let metadata = &gguf.metadata;
+    let architecture = "general.architecture";
+    let arch = metadata.text(architecture)?.ok_or_else(|| metadata.missing(architecture))?;
+    if crate::draft::is_draft_arch(arch) {
+        let kind = format!("GGUF architecture {arch}");
+        return Err(ModelError::DraftAsTarget { path: path.to_owned(), kind });
+    }
+    let family: &Family = families::find(path, arch, |family| family.arch)?;
+    let vocabulary = GgufVocabulary::read(metadata)?;
+    let target = (family.gguf)(gguf, &vocabulary, context)?;
+    Ok((target, TextAssets::Gguf(Box::new(vocabulary))))
+}
+
+fn refuse_other_files(path: &Path) -> Result<(), ModelError> {
+    let not = |why: &str| ModelError::NotACheckpoint { path: path.to_owned(), why: why.into() };
+    if !path.exists() {
+        return Err(not("there is no such file or directory"));
+    }
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("safetensors" | "json") => Err(not("give the directory that holds it and its config.json")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,152 @@
+//! `dflash generate --check`: the same prompt with and without the draft, compared id by id.
+
+use std::process::ExitCode;
+
+use dflash_engine::Decoding;
+use serde::Serialize;
+
+use crate::generate::{Answer, AnswerReport, answer};
+use crate::report::{Failure, Outcome};
+use crate::request::GenerateRequest;
+use crate::run::{print, to_json};
+use crate::runtime::Runtime;
+
+/// Where two answers part.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Difference {
+    /// Index of the first id that differs, counted from the first generated one.
+    pub index: usize,
+    /// The id with the draft; absent when that answer is shorter.
+    pub speculative: Option<u32>,
+    /// The id of plain decoding; absent when that answer is shorter.
+    pub plain: Option<u32>,
+    /// By how much the best logit leads the second best there.
+    pub top2_margin: f32,
+}
+
+/// What `--check --json` prints.
+#[derive(Debug, Clone, Serialize)]
+pub struct CheckReport {
+    /// The answer with the draft.
+    #[serde(flatten)]
+    pub speculative: AnswerReport,
+    /// The answer without.
+    pub plain: AnswerReport,
+    /// Whether all ids are equal.
+    pub identical: bool,
+    /// The first difference.
+    pub first_difference: Option<Difference>,
+    /// Speed with the draft over speed without.
+    pub speedup: f64,
+}
+
+/// Runs the command; the exit code is 1 on a difference.
+pub fn check(runtime: &Runtime, request: &GenerateRequest, prompt: &[u32]) -> Outcome<ExitCode> {
+    let decode = |decoding| answer(runtime, request, prompt, decoding, &mut |_| Ok(true));
+    let (speculative, plain) = (decode(Decoding::Speculative)?, decode(Decoding::Plain)?);
+    let first_difference = first_difference(&speculative.ids, &plain.ids)
+        .map(|index| difference(runtime, prompt, &speculative, &plain, index))
+        .transpose()?;
+    let report = CheckReport {
+        identical: first_difference.is_none(),
+        first_difference,
+        speedup: ratio(speculative.stats.decode_tokens_per_second(), plain.stats.decode_tokens_per_second()),
+        speculative: speculative.report(),
+        plain: plain.report(),
+    };
+    print(&if request.json { to_json(&report)? } else { lines(&report) })?;
+    Ok(if report.identical { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn ratio(a: f64, b: f64) -> f64 {
+    if b > 0.0 { a / b } else { 1.0 }
+}
+
+/// Index of the first id in which two answers differ, also when one is a beginning of the other.
+pub fn first_difference(a: &[u32], b: &[u32]) -> Option<usize> {
+    let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    (common < a.len().max(b.len())).then_some(common)
+}
+
+fn difference(
+    runtime: &Runtime,
+    prompt: &[u32],
+    speculative: &Answer,
+    plain: &Answer,
+    index: usize,
+) -> Outcome<Difference> {
+    let before = [prompt, &plain.ids[..index]].concat();
+    let logits = runtime.engine().logits_after(before).map_err(|error| Failure::from_error(&error))?;
+    Ok(Difference {
+        index,
+        speculative: speculative.ids.get(index).copied(),
+        plain: plain.ids.get(index).copied(),
+        top2_margin: top2_margin(&logits),
+    })
+}
+
+/// Best logit minus second best; infinite where there is no second.
+pub fn top2_margin(logits: &[f32]) -> f32 {
+    let (mut best, mut second) = (f32::NEG_INFINITY, f32::NEG_INFINITY);
+    for &logit in logits {
+        if logit > best {
+            (best, second) = (logit, best);
+        } else if logit > second {
+            second = logit;
+        }
+    }
+    best - second
+}
+
+fn lines(report: &CheckReport) -> String {
+    let verdict = match &report.first_difference {
+        None => format!("identical: {} ids", report.plain.completion_tokens),
+        Some(at) => {
+            let id = |id: Option<u32>| id.map_or("the end".to_owned(), |id| format!("id {id}"));
+            format!(
+                "DIFFERENT from id {} on: {} with the draft, {} without; top-2 margin {}",
+                at.index,
+                id(at.speculative),
+                id(at.plain),
+                at.top2_margin
+            )
+        }
+    };
+    let row = |name: &str, answer: &AnswerReport| {
+        format!(
+            "{name:<12} sha256 {}  {:>8.1} tok/s  {:.3} tokens per cycle  {} cycles\n",
+            answer.ids_sha256, answer.decode_tok_s, answer.tokens_per_cycle, answer.cycles
+        )
+    };
+    let with = &report.speculative;
+    format!(
+        "{verdict}\n{}{}acceptance   {:.1}% of the delivered ids were drafted, {:.1}% of the drafted ids accepted\n\
+         speed        {:.3} x plain\n",
+        row("speculative", with),
+        row("plain", &report.plain),
+        100.0 * with.acceptance_ratio,
+        100.0 * with.acceptance_per_drafted,
+        report.speedup,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_difference_is_found_wherever_it_is() {
+        assert_eq!(first_difference(&[1, 2, 3], &[1, 2, 3]), None);
+        assert_eq!(first_difference(&[1, 2, 3], &[1, 9, 3]), Some(1));
+        assert_eq!(first_difference(&[1, 2], &[1, 2, 3]), Some(2));
+        assert_eq!(first_difference(&[], &[4]), Some(0));
+        assert_eq!(first_difference(&[], &[]), None);
+    }
+
+    #[test]
+    fn the_margin_is_that_of_the_two_best() {
+        assert_eq!(top2_margin(&[1.0, 4.0, 3.5, -2.0]), 0.5);
+        assert_eq!(top2_margin(&[4.0, 4.0]), 0.0);
+        assert_eq!(top2_margin(&[4.0]), f32::INFINITY);
+    }
+}

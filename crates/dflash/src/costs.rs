@@ -1,0 +1,74 @@
+//! Step costs of a pair on this machine, measured once and remembered in the cache directory.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use dflash_engine::{Decoder, StepCosts};
+
+use crate::env::Environment;
+use crate::options::Options;
+use crate::report::{Failure, Outcome};
+use crate::runtime::{DraftInfo, PairInfo};
+
+/// Costs by what they depend on.
+type Table = BTreeMap<String, StepCosts>;
+
+/// The costs of `decoder`, measured (a fraction of a second) when this machine has not seen the pair.
+///
+/// They decide about time, never about text, so a cache that cannot be read or written is no failure.
+pub fn known_or_measured(
+    decoder: &Decoder,
+    info: &PairInfo,
+    options: &Options,
+    env: &Environment,
+) -> Outcome<StepCosts> {
+    let file = options.cache().ok().map(|cache| cache.root().join("step-costs.json"));
+    let key = key(decoder, info, env);
+    let mut table = file.as_deref().map(read).unwrap_or_default();
+    if let Some(costs) = table.get(&key) {
+        return Ok(costs.clone());
+    }
+    let costs = StepCosts::measure(decoder).map_err(|error| Failure::from_error(&error))?;
+    if let Some(file) = file {
+        table.insert(key, costs.clone());
+        write(&file, &table);
+    }
+    Ok(costs)
+}
+
+fn key(decoder: &Decoder, info: &PairInfo, env: &Environment) -> String {
+    let size = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.len());
+    let draft = match &info.draft {
+        DraftInfo::None => "none".to_owned(),
+        DraftInfo::Ngram => "ngram".to_owned(),
+        DraftInfo::Model { path, quant, .. } => format!("{} {}", path.display(), quant.0),
+    };
+    let host = env.text("HOSTNAME").ok().flatten().unwrap_or_default();
+    format!(
+        "{} | {host} | {} | {} {} | {draft} | {} rows",
+        env!("CARGO_PKG_VERSION"),
+        info.backend,
+        info.target_path.display(),
+        size(&info.target_path),
+        decoder.options().max_width(),
+    )
+}
+
+fn read(file: &Path) -> Table {
+    fs::read(file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+}
+
+/// Written beside and renamed, so that a reader never sees half of it.
+fn write(file: &Path, table: &Table) {
+    let Some(dir) = file.parent() else { return };
+    let save = || -> std::io::Result<PathBuf> {
+        fs::create_dir_all(dir)?;
+        let mut temp = tempfile::NamedTempFile::with_prefix_in(".step-costs-", dir)?;
+        serde_json::to_writer_pretty(&mut temp, table)?;
+        temp.persist(file)?;
+        Ok(file.to_owned())
+    };
+    // Measured again next time.
+    let _ = save();
+}

@@ -1,0 +1,73 @@
+use dflash_cpu::CpuBackend;
+use serde_json::json;
+
+use super::Check;
+use crate::cache::human_bytes;
+use crate::options::Options;
+
+/// Features that kernels may use, in the order of their age.
+fn features() -> Vec<&'static str> {
+    let mut found = Vec::new();
+    #[cfg(target_arch = "x86_64")]
+    {
+        macro_rules! look {
+            ($($name:tt)*) => { $(if std::is_x86_feature_detected!($name) { found.push($name) })* };
+        }
+        look!("ssse3" "sse4.2" "avx" "f16c" "fma" "avx2" "avx512f" "avx512bw" "avx512vnni");
+    }
+    #[cfg(target_arch = "aarch64")]
+    found.push("neon");
+    found
+}
+
+/// Instruction set, kernels and threads.
+pub fn cpu(backend: &CpuBackend) -> Check {
+    let (features, threads, isa) = (features(), backend.threads(), backend.isa());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let message = format!(
+        "{} | {} kernels | {threads} of {cores} cores",
+        if features.is_empty() { "no vector features known" } else { &features.join(" ") },
+        isa.name(),
+    );
+    let details = json!({
+        "arch": std::env::consts::ARCH, "features": features, "kernels": isa.name(),
+        "threads": threads, "cores": cores,
+    });
+    let check = match isa {
+        _ if threads > cores => {
+            Check::warning("cpu", format!("{message}; more threads than cores slow each other down"))
+        }
+        dflash_cpu::Isa::Scalar if cfg!(target_arch = "x86_64") => {
+            Check::warning("cpu", format!("{message}; without AVX2, FMA and F16C decoding is several times slower"))
+        }
+        _ => Check::ok("cpu", message),
+    };
+    check.with(details)
+}
+
+/// What bounds plain decoding: every step reads all weights once.
+pub fn bandwidth(backend: &CpuBackend) -> Check {
+    let bytes_per_second = backend.read_bandwidth();
+    Check::ok("bandwidth", format!("{:.1} GB/s read by {} threads", bytes_per_second / 1e9, backend.threads()))
+        .with(json!({ "bytes_per_second": bytes_per_second }))
+}
+
+/// Whether the cache directory can be written, and what is in it.
+pub fn cache(options: &Options) -> Check {
+    let cache = match options.cache() {
+        Ok(cache) => cache,
+        Err(failure) => return Check::warning("cache", failure.to_string()),
+    };
+    let root = cache.root().display();
+    let writable = std::fs::create_dir_all(cache.root())
+        .and_then(|()| tempfile::Builder::new().prefix(".doctor-").tempfile_in(cache.root()).map(drop));
+    if let Err(error) = writable {
+        return Check::fatal("cache", format!("{root} cannot be written: {error}\nset DFLASH_CACHE to a directory that can"));
+    }
+    let files = cache.files().unwrap_or_default();
+    let mut message = root.to_string();
+    for file in &files {
+        message += &format!("\n{:>10}  {}", human_bytes(file.bytes), file.name);
+    }
+    Check::ok("cache", message).with(json!({ "directory": root.to_string(), "files": files }))
+}

@@ -1,0 +1,41 @@
+//! `dflash doctor`: what this machine is, what the options mean here, and whether the pair fits.
+
+mod machine;
+mod models;
+mod report;
+
+use std::process::ExitCode;
+
+use crate::env::Environment;
+use crate::report::Outcome;
+use crate::request::DoctorRequest;
+use crate::run::{print, to_json};
+
+pub use report::{Check, DoctorReport, Status};
+
+/// Runs every check; the exit code is 1 on a fatal finding, 2 on a warning (1 with `--strict`).
+pub fn doctor(request: &DoctorRequest, env: &Environment) -> Outcome<ExitCode> {
+    let report = examine(request, env);
+    print(&if request.json { to_json(&report)? } else { report.text() })?;
+    Ok(ExitCode::from(report.exit_code(request.strict)))
+}
+
+/// Runs every check.
+pub fn examine(request: &DoctorRequest, env: &Environment) -> DoctorReport {
+    let mut checks = Vec::new();
+    let options = match &request.options {
+        Ok(options) => options,
+        Err(failure) => {
+            checks.push(Check::fatal("options", failure.to_string()));
+            return DoctorReport::new(None, checks);
+        }
+    };
+    checks.push(Check::ok("options", "every option and variable is understood"));
+    let backend = crate::runtime::backend(options);
+    checks.push(machine::cpu(&backend));
+    checks.push(machine::bandwidth(&backend));
+    drop(backend);
+    checks.push(machine::cache(options));
+    checks.extend(models::pair(request, options, env));
+    DoctorReport::new(Some(options.clone()), checks)
+}

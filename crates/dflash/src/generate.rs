@@ -1,0 +1,195 @@
+//! `dflash generate`: one prompt, streamed to standard output.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use dflash_engine::{Decoding, Event, FinishReason, Request, Stats};
+use dflash_text::TextGuard;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::check;
+use crate::env::Environment;
+use crate::obtain::hex;
+use crate::progress::Progress;
+use crate::report::{Failure, Outcome};
+use crate::request::GenerateRequest;
+use crate::run::{print, to_json};
+use crate::runtime::Runtime;
+use crate::text::StopGuard;
+
+/// One decoded answer.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// Its text, cut at a stop string.
+    pub text: String,
+    /// Its ids, a stop id included.
+    pub ids: Vec<u32>,
+    /// Why it ended.
+    pub reason: FinishReason,
+    /// What it took.
+    pub stats: Stats,
+}
+
+/// The figures of an answer as `--json` prints them.
+#[derive(Debug, Clone, Serialize)]
+pub struct AnswerReport {
+    /// The text.
+    pub text: String,
+    /// Token ids.
+    pub ids: Vec<u32>,
+    /// `stop` or `length`.
+    pub finish_reason: FinishReason,
+    /// Ids of the prompt.
+    pub prompt_tokens: usize,
+    /// Ids delivered.
+    pub completion_tokens: usize,
+    /// Seconds to the first id.
+    pub prefill_s: f64,
+    /// Seconds from the first id to the last.
+    pub decode_s: f64,
+    /// Ids after the first per second.
+    pub decode_tok_s: f64,
+    /// Target passes after prefill.
+    pub cycles: usize,
+    /// Ids per cycle.
+    pub tokens_per_cycle: f64,
+    /// Accepted drafted ids over delivered ids.
+    pub acceptance_ratio: f64,
+    /// Accepted over verified drafted ids.
+    pub acceptance_per_drafted: f64,
+    /// Cycles by rows verified.
+    pub cycles_by_width: std::collections::BTreeMap<usize, usize>,
+    /// Cycles by proposer.
+    pub cycles_by_proposer: std::collections::BTreeMap<&'static str, usize>,
+    /// SHA-256 of the ids as little-endian 32-bit numbers.
+    pub ids_sha256: String,
+}
+
+impl Answer {
+    /// The figures.
+    pub fn report(&self) -> AnswerReport {
+        let stats = &self.stats;
+        AnswerReport {
+            text: self.text.clone(),
+            ids: self.ids.clone(),
+            finish_reason: self.reason,
+            prompt_tokens: stats.prompt_tokens,
+            completion_tokens: stats.completion_tokens,
+            prefill_s: stats.prefill_s,
+            decode_s: stats.decode_s,
+            decode_tok_s: stats.decode_tokens_per_second(),
+            cycles: stats.cycles,
+            tokens_per_cycle: stats.tokens_per_cycle(),
+            acceptance_ratio: stats.acceptance_ratio(),
+            acceptance_per_drafted: stats.acceptance_per_drafted(),
+            cycles_by_width: stats.cycles_by_width.clone(),
+            cycles_by_proposer: stats.cycles_by_proposer.clone(),
+            ids_sha256: ids_sha256(&self.ids),
+        }
+    }
+}
+
+/// SHA-256 of the ids as little-endian 32-bit numbers, in hexadecimal.
+pub fn ids_sha256(ids: &[u32]) -> String {
+    let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+    hex(&Sha256::digest(bytes))
+}
+
+/// Runs the command.
+pub fn generate(request: &GenerateRequest, env: &Environment) -> Outcome<ExitCode> {
+    let runtime = Runtime::open(&request.pair, &request.options, env, Progress::of_stderr())?;
+    let ids = prompt_ids(&runtime, request)?;
+    if request.check {
+        return check::check(&runtime, request, &ids);
+    }
+    if request.json {
+        let answer = answer(&runtime, request, &ids, Decoding::Speculative, &mut |_| Ok(true))?;
+        return print(&to_json(&answer.report())?);
+    }
+    let mut stdout = io::stdout().lock();
+    let answer = answer(&runtime, request, &ids, Decoding::Speculative, &mut |text| show(&mut stdout, text))?;
+    if !answer.text.ends_with('\n') {
+        show(&mut stdout, "\n")?;
+    }
+    eprintln!("{}", summary(&answer.stats));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The prompt as the request wants it seen.
+pub fn prompt_ids(runtime: &Runtime, request: &GenerateRequest) -> Outcome<Vec<u32>> {
+    match request.chat_template {
+        true => runtime.text().encode_chat(request.system.as_deref(), &request.prompt),
+        false => runtime.text().encode_raw(&request.prompt),
+    }
+}
+
+/// Takes new text; false when nobody reads any more.
+type Sink<'a> = dyn FnMut(&str) -> Outcome<bool> + 'a;
+
+/// Decodes the prompt and hands its text on as it comes.
+pub fn answer(
+    runtime: &Runtime,
+    request: &GenerateRequest,
+    prompt: &[u32],
+    decoding: Decoding,
+    sink: &mut Sink<'_>,
+) -> Outcome<Answer> {
+    let guard = match request.stop.is_empty() {
+        true => None,
+        false => Some(Box::new(StopGuard(runtime.text().stream(&request.stop)?)) as _),
+    };
+    let submission = runtime.engine().submit(Request {
+        prompt: prompt.to_vec(),
+        max_tokens: request.max_tokens,
+        stop_ids: runtime.stop_ids().to_vec(),
+        guard,
+        decoding,
+    });
+    let mut stream = runtime.text().stream(&request.stop)?;
+    let (mut text, mut ids) = (String::new(), Vec::new());
+    for event in submission.map_err(|error| Failure::from_error(&error))? {
+        match event {
+            Event::Tokens(new) => {
+                new.iter().for_each(|&id| _ = stream.push(id));
+                ids.extend(new);
+                if !pass_on(&mut stream, &mut text, sink)? {
+                    return Err(Failure::reader_gone());
+                }
+            }
+            Event::Finished { reason, stats } => {
+                stream.finish();
+                pass_on(&mut stream, &mut text, sink)?;
+                return Ok(Answer { text, ids, reason, stats });
+            }
+            Event::Failed(error) => return Err(Failure::from_error(&error)),
+            Event::PrefillProgress { .. } | Event::Cycle(_) => {}
+        }
+    }
+    Err(Failure::new("the engine stopped in the middle of the answer"))
+}
+
+fn pass_on(stream: &mut TextGuard, text: &mut String, sink: &mut Sink<'_>) -> Outcome<bool> {
+    let new = stream.take_text();
+    text.push_str(&new);
+    if new.is_empty() { Ok(true) } else { sink(&new) }
+}
+
+/// Writes text at once; false when the reader has gone (`| head`).
+fn show(out: &mut impl Write, text: &str) -> Outcome<bool> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new("cannot write to standard output").cause(error)),
+    }
+}
+
+/// One line about an answer, for people.
+pub fn summary(stats: &Stats) -> String {
+    let mut line = format!("{} tokens | {:.1} tok/s", stats.completion_tokens, stats.decode_tokens_per_second());
+    if stats.drafted > 0 {
+        let (ratio, per_cycle) = (100.0 * stats.acceptance_ratio(), stats.tokens_per_cycle());
+        line += &format!(" | {ratio:.1}% acceptance | {per_cycle:.2} tokens per cycle");
+    }
+    line + &format!(" | prompt {} tokens in {:.2} s", stats.prompt_tokens, stats.prefill_s)
+}

@@ -1,0 +1,263 @@
+//! A loaded pair, ready to decode: the façade over models, engine and text.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dflash_cpu::CpuBackend;
+use dflash_engine::proposer::{BlockDiffusion, ContextCopy};
+use dflash_engine::{Decoder, DecoderOptions, EngineHandle, Proposer, VerifyMode as EngineMode};
+use dflash_models::{Draft as DraftModel, DraftOptions, DraftSpec, LoadedTarget, ModelError, Target, TargetSpec, load_target};
+use serde::Serialize;
+
+use crate::costs;
+use crate::draft_quant::{DraftQuant, DraftQuantSource};
+use crate::env::Environment;
+use crate::options::{Options, VerifyMode};
+use crate::pair::{Draft, Locator, PairChoice, Target as Located};
+use crate::progress::Progress;
+use crate::registry::Registry;
+use crate::report::{Failure, Outcome};
+use crate::text::TextPipeline;
+
+/// Rows of a block when no draft says otherwise.
+const DEFAULT_BLOCK: usize = 16;
+/// Requests that may wait behind the one in work.
+const QUEUE: usize = 4;
+
+/// What was loaded.
+#[derive(Debug, Clone)]
+pub struct PairInfo {
+    /// The target's file or directory.
+    pub target_path: PathBuf,
+    /// What drafts.
+    pub draft: DraftInfo,
+    /// Facts of the target.
+    pub target: TargetSpec,
+    /// Name of the backend.
+    pub backend: String,
+    /// Bytes of all packed weights, read once per step.
+    pub weight_bytes: u64,
+    /// Bytes of the target's K/V cache per position.
+    pub cache_bytes_per_position: u64,
+    /// What the loader passed over.
+    pub notes: Vec<String>,
+}
+
+/// What drafts.
+#[derive(Debug, Clone)]
+pub enum DraftInfo {
+    /// Nothing.
+    None,
+    /// Context copy.
+    Ngram,
+    /// A draft model, with context copy beside it.
+    Model {
+        /// Its directory or file.
+        path: PathBuf,
+        /// Facts.
+        spec: DraftSpec,
+        /// How its weights were quantised at load, and who asked.
+        quant: (DraftQuant, DraftQuantSource),
+    },
+}
+
+/// A loaded pair.
+pub struct Runtime {
+    engine: EngineHandle,
+    text: TextPipeline,
+    stop_ids: Vec<u32>,
+    info: PairInfo,
+}
+
+/// The backend that the options ask for.
+pub fn backend(options: &Options) -> CpuBackend {
+    let threads = options.threads.value;
+    threads.map_or_else(CpuBackend::detect, |threads| CpuBackend::new(threads, dflash_cpu::Isa::detect()))
+}
+
+impl Runtime {
+    /// Finds, fetches and loads a pair.
+    ///
+    /// # Errors
+    /// With a hint each: models that cannot be found or fetched, damaged files, halves that do not match.
+    pub fn open(choice: &PairChoice, options: &Options, env: &Environment, progress: Progress) -> Outcome<Self> {
+        let locator = Locator { registry: Registry::built_in(), options, env, progress };
+        let located = locator.target(choice)?;
+        let backend: Arc<CpuBackend> = Arc::new(backend(options));
+        let mut loaded = load_with_progress(&located.path, &backend, progress)?;
+        let text = TextPipeline::open(&loaded.text)?;
+        let vocab = text.tokenizer().vocab_len().min(loaded.target.spec().vocab);
+        loaded.target.limit_vocab(vocab);
+        let found = locator.draft(choice, &located, loaded.name.as_deref())?;
+        let (draft, proposers) = open_draft(&found, loaded.target.as_ref(), options)?;
+        let stop_ids = stop_ids(loaded.target.spec(), &text);
+        let info = info(&located, &loaded, draft, &backend);
+        let decoder = decoder(loaded.target, proposers, &info, options, env)?;
+        Ok(Self { engine: EngineHandle::start(decoder, QUEUE), text, stop_ids, info })
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &EngineHandle {
+        &self.engine
+    }
+
+    /// Tokenizer and template.
+    pub fn text(&self) -> &TextPipeline {
+        &self.text
+    }
+
+    /// Every id that ends an answer, by any of the model's files.
+    pub fn stop_ids(&self) -> &[u32] {
+        &self.stop_ids
+    }
+
+    /// What was loaded.
+    pub fn info(&self) -> &PairInfo {
+        &self.info
+    }
+}
+
+/// A load that takes a moment shows how far it is.
+fn load_with_progress(path: &Path, backend: &Arc<CpuBackend>, progress: Progress) -> Outcome<LoadedTarget> {
+    let began = Instant::now();
+    let mut step = None;
+    let loaded = load_target(path, Arc::clone(backend) as _, &mut |done, total| {
+        if began.elapsed() > Duration::from_secs(1) {
+            step.get_or_insert_with(|| progress.step("Loading the model", total)).set(done);
+        }
+    });
+    loaded.map_err(|error| model_failure("cannot load the model", &error))
+}
+
+fn model_failure(what: &str, error: &ModelError) -> Failure {
+    let mut failure = Failure::new(what).cause(error);
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        failure = failure.cause(error);
+        source = error.source();
+    }
+    failure
+}
+
+type Proposers = Vec<Box<dyn Proposer>>;
+
+/// The proposers, the cheapest first, and what they are.
+fn open_draft(found: &Draft, target: &dyn Target, options: &Options) -> Outcome<(DraftInfo, Proposers)> {
+    let block = |own: usize| options.block_tokens.value.map_or(own, |asked| asked.min(own));
+    match found {
+        Draft::None => Ok((DraftInfo::None, Vec::new())),
+        Draft::Ngram => {
+            let block = options.block_tokens.value.unwrap_or(DEFAULT_BLOCK);
+            Ok((DraftInfo::Ngram, vec![Box::new(ContextCopy::new(block.max(1)))]))
+        }
+        Draft::Model { path, registry_quant } => {
+            let quant = DraftQuant::effective(options.draft_quant.value, *registry_quant);
+            let model = load_draft(path, target, quant.0, options)?;
+            let spec = model.spec().clone();
+            let copy = ContextCopy::new(block(spec.block));
+            let info = DraftInfo::Model { path: path.clone(), spec, quant };
+            Ok((info, vec![Box::new(copy), Box::new(BlockDiffusion::new(model))]))
+        }
+    }
+}
+
+fn load_draft(path: &Path, target: &dyn Target, quant: DraftQuant, options: &Options) -> Outcome<DraftModel> {
+    let quant = match quant {
+        DraftQuant::Off => None,
+        DraftQuant::Affine { bits: bits @ (4 | 8), group_size, .. } => {
+            Some(dflash_models::DraftQuant { bits, group: group_size })
+        }
+        DraftQuant::Affine { bits, .. } => {
+            return Err(Failure::usage(format!("--draft-quant w{bits} is not supported"))
+                .cause("the kernels read 4-bit and 8-bit weights")
+                .hint("take w4 or w8, or none for the checkpoint's own numbers"));
+        }
+    };
+    let (sink, window) = (options.draft_sink_size.value, options.draft_window_size.value);
+    DraftModel::load(path, target, DraftOptions { sink, window, quant }).map_err(|error| {
+        model_failure("cannot load the draft", &error)
+            .hint("pass --draft PATH with the draft of this very target, --draft ngram or --draft none")
+    })
+}
+
+/// The union of what config, generation config and tokenizer say.
+fn stop_ids(spec: &TargetSpec, text: &TextPipeline) -> Vec<u32> {
+    let tokenizer = text.tokenizer();
+    let mut ids = spec.stop_ids.clone();
+    for &id in tokenizer.eos_ids().iter().chain(tokenizer.known_end_ids()) {
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    ids
+}
+
+fn info(located: &Located, loaded: &LoadedTarget, draft: DraftInfo, backend: &CpuBackend) -> PairInfo {
+    let cache = loaded.target.new_cache();
+    let per_layer = |index: usize| {
+        let geometry = cache.layer(index).kv().geometry();
+        // K and V in halves.
+        (2 * 2 * geometry.heads * geometry.dim) as u64
+    };
+    PairInfo {
+        target_path: located.path.clone(),
+        draft,
+        target: loaded.target.spec().clone(),
+        backend: dflash_tensor::Backend::name(backend),
+        weight_bytes: loaded.weight_bytes,
+        cache_bytes_per_position: (0..cache.layers()).map(per_layer).sum(),
+        notes: loaded.notes.clone(),
+    }
+}
+
+fn decoder(
+    target: Box<dyn Target>,
+    proposers: Proposers,
+    info: &PairInfo,
+    options: &Options,
+    env: &Environment,
+) -> Outcome<Decoder> {
+    let own = match &info.draft {
+        DraftInfo::Model { spec, .. } => spec.block,
+        DraftInfo::None | DraftInfo::Ngram => DEFAULT_BLOCK,
+    };
+    let asked = options.block_tokens.value.unwrap_or(own);
+    let engine = DecoderOptions {
+        prefill_chunk: options.prefill_step_size.value,
+        block: if matches!(info.draft, DraftInfo::Model { .. }) { asked.min(own) } else { asked },
+        verify_cap: options.verify_len_cap.value,
+        mode: match options.verify_mode.value {
+            VerifyMode::Adaptive => EngineMode::Adaptive,
+            VerifyMode::Dflash => EngineMode::Fixed,
+            VerifyMode::Off => EngineMode::Off,
+        },
+    };
+    let mut decoder = Decoder::new(target, proposers, engine);
+    if engine.mode == EngineMode::Adaptive && !decoder.proposers().is_empty() {
+        let costs = costs::known_or_measured(&decoder, info, options, env)?;
+        decoder.set_costs(costs);
+    }
+    Ok(decoder)
+}
+
+/// What identifies a pair in reports.
+#[derive(Debug, Clone, Serialize)]
+pub struct PairNames {
+    /// File or directory of the target.
+    pub target: String,
+    /// File or directory of the draft, `none` or `ngram`.
+    pub draft: String,
+}
+
+impl PairInfo {
+    /// For reports.
+    pub fn names(&self) -> PairNames {
+        let draft = match &self.draft {
+            DraftInfo::None => "none".to_owned(),
+            DraftInfo::Ngram => "ngram".to_owned(),
+            DraftInfo::Model { path, .. } => path.display().to_string(),
+        };
+        PairNames { target: self.target_path.display().to_string(), draft }
+    }
+}

@@ -1,0 +1,107 @@
+//! The text side of a loaded model: prompt to ids, ids to text.
+
+use dflash_engine::{TokenGuard, Verdict};
+use dflash_models::{GgufVocabulary, TextAssets};
+use dflash_text::{
+    ChatTemplate, Detokenizer, GgufVocab, Message, RenderRequest, StopStrings, TextError, TextGuard, Tokenizer,
+    TokenizerConfig,
+};
+
+use crate::report::{Failure, Outcome};
+
+/// Tokenizer and chat template of a model.
+pub struct TextPipeline {
+    tokenizer: Tokenizer,
+    template: Option<ChatTemplate>,
+}
+
+impl TextPipeline {
+    /// Builds both from what the model's files carry.
+    pub fn open(assets: &TextAssets) -> Outcome<Self> {
+        let (tokenizer, source) = match assets {
+            TextAssets::Hf { dir } => {
+                let config = TokenizerConfig::from_folder(dir).map_err(unusable)?;
+                let template = config.chat_template(false).map(str::to_owned);
+                (Tokenizer::from_folder(dir).map_err(unusable)?, template)
+            }
+            TextAssets::Gguf(vocabulary) => {
+                let tokenizer = Tokenizer::from_gguf(gguf_vocab(vocabulary)).map_err(unusable)?;
+                (tokenizer, vocabulary.chat_template.clone())
+            }
+        };
+        let template = source.map(|source| ChatTemplate::new(&source, tokenizer.special_tokens()));
+        let template = template.transpose().map_err(|error| {
+            Failure::from_error(&error).hint("pass --no-chat-template to give the prompt as it is")
+        })?;
+        Ok(Self { tokenizer, template })
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Ids of a conversation that the assistant is to continue.
+    pub fn encode_chat(&self, system: Option<&str>, prompt: &str) -> Outcome<Vec<u32>> {
+        let Some(template) = &self.template else {
+            return Err(Failure::new("the model has no chat template")
+                .hint("pass --no-chat-template to give the prompt as it is"));
+        };
+        let system = system.map(|text| Message::new("system", text));
+        let messages = system.into_iter().chain([Message::new("user", prompt)]).collect();
+        let rendered = template.render(&RenderRequest::new(messages)).map_err(fails)?;
+        self.tokenizer.encode_rendered(&rendered).map_err(fails)
+    }
+
+    /// Ids of a text as it is; the model's own control tokens may be written in it.
+    pub fn encode_raw(&self, prompt: &str) -> Outcome<Vec<u32>> {
+        self.tokenizer.encode_prompt(prompt, true).map_err(fails)
+    }
+
+    /// Turns committed ids into text and cuts it before a stop string.
+    pub fn stream(&self, stop: &[String]) -> Outcome<TextGuard> {
+        let stops = StopStrings::new(stop.iter().map(String::as_str)).map_err(fails)?;
+        Ok(TextGuard::new(Detokenizer::new(&self.tokenizer), stops))
+    }
+}
+
+fn unusable(error: TextError) -> Failure {
+    Failure::new("the model's tokenizer cannot be used").cause(error)
+}
+
+fn fails(error: TextError) -> Failure {
+    Failure::from_error(&error)
+}
+
+fn gguf_vocab(vocabulary: &GgufVocabulary) -> GgufVocab {
+    GgufVocab {
+        model: vocabulary.model.clone(),
+        pre: vocabulary.pre.clone().unwrap_or_default(),
+        tokens: vocabulary.tokens.clone(),
+        // Kinds beyond those of the format are kept out of the way as "normal".
+        token_types: vocabulary.token_types.iter().map(|&kind| i32::try_from(kind).unwrap_or(1)).collect(),
+        merges: vocabulary.merges.clone(),
+        bos: vocabulary.bos_id,
+        eos: vocabulary.eos_id,
+        eot: vocabulary.eot_id,
+        unk: vocabulary.unk_id,
+        pad: vocabulary.pad_id,
+        add_bos: vocabulary.add_bos,
+    }
+}
+
+/// Stop strings as the engine sees them.
+pub struct StopGuard(pub TextGuard);
+
+impl TokenGuard for StopGuard {
+    fn push(&mut self, id: u32) -> Verdict {
+        let verdict = self.0.push(id);
+        // The engine needs no text, and what is taken need not be kept.
+        self.0.take_text();
+        match verdict {
+            dflash_text::Verdict::Go => Verdict::Go,
+            // The id that completes a stop string is delivered, its text is cut.
+            dflash_text::Verdict::Stop => Verdict::Stop { keep: true },
+        }
+    }
+}
