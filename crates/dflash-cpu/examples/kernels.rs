@@ -94,7 +94,8 @@ impl Matrix {
 }
 
 fn weight(backend: &CpuBackend, format: Format, shape: &Shape) -> Weight {
-    let matrices: Vec<Matrix> = shape.parts.iter().map(|&rows| Matrix::new(format, rows, shape.cols)).collect();
+    let matrices: Vec<Matrix> =
+        shape.parts.iter().map(|&rows| Matrix::new(format, rows, shape.cols)).collect();
     let parts: Vec<Part<'_>> = matrices.iter().map(Matrix::part).collect();
     backend.pack(&parts).expect("whole blocks")
 }
@@ -184,9 +185,8 @@ fn kernel(backend: &CpuBackend, format: Format, shape: &Shape) {
 /// The products of a model of 30 layers with 135 million weights.
 fn model(backend: &CpuBackend) {
     let rows = 16;
-    let layers: Vec<Weight> = (0..30)
-        .flat_map(|_| SHAPES[..4].iter().map(|shape| weight(backend, Format::Q4_1, shape)))
-        .collect();
+    let layers: Vec<Weight> =
+        (0..30).flat_map(|_| SHAPES[..4].iter().map(|shape| weight(backend, Format::Q4_1, shape))).collect();
     let head = weight(backend, Format::Q8_0, &SHAPES[4]);
     let bytes = layers.iter().map(Weight::bytes).sum::<usize>() + head.bytes();
     let mut calls: Vec<Call<'_>> =

@@ -93,7 +93,15 @@ impl Backend for CpuBackend {
         norm::rms_norm(self, x, weight, eps, out);
     }
 
-    fn copy(&self, source: &Tensor, source_row: usize, rows: usize, target: &mut Tensor, row: usize, col: usize) {
+    fn copy(
+        &self,
+        source: &Tensor,
+        source_row: usize,
+        rows: usize,
+        target: &mut Tensor,
+        row: usize,
+        col: usize,
+    ) {
         host::copy(source, source_row..source_row + rows, target, row, col);
     }
 

@@ -153,7 +153,9 @@ fn join(found: &[Found]) -> Result<Choice, u32> {
     for found in found {
         match *found {
             Found::NotANumber(nan) => return Err(nan),
-            Found::Best { id, logit, .. } if best.is_none_or(|(_, top)| logit > top) => best = Some((id, logit)),
+            Found::Best { id, logit, .. } if best.is_none_or(|(_, top)| logit > top) => {
+                best = Some((id, logit))
+            }
             _ => {}
         }
     }

@@ -30,7 +30,9 @@ fn read_row(part: &PackedPart, row: usize, out: &mut [f32]) {
 fn read_cell(kind: Kind, cell: &[u8], out: &mut [f32]) {
     match kind {
         Kind::F32 => out.iter_mut().zip(cell.as_chunks().0).for_each(|(v, b)| *v = f32::from_le_bytes(*b)),
-        Kind::F16 => out.iter_mut().zip(cell.as_chunks().0).for_each(|(v, b)| *v = f16::from_le_bytes(*b).to_f32()),
+        Kind::F16 => {
+            out.iter_mut().zip(cell.as_chunks().0).for_each(|(v, b)| *v = f16::from_le_bytes(*b).to_f32())
+        }
         Kind::Bf16 => {
             out.iter_mut().zip(cell.as_chunks().0).for_each(|(v, b)| *v = bf16::from_le_bytes(*b).to_f32());
         }

@@ -151,7 +151,8 @@ mod tests {
     fn numbers_are_rounded_to_nearest_even() {
         let geometry = KvGeometry { heads: 1, dim: 1 };
         let mut block = KvBlock::new(geometry);
-        let edges = [65504.0, 65519.99, 65520.0, 1e9, 6e-8, 3e-8, 2.98e-8, 2.980_232_2e-8, 1e-12, 6.1e-5, 0.0];
+        let edges =
+            [65504.0, 65519.99, 65520.0, 1e9, 6e-8, 3e-8, 2.98e-8, 2.980_232_2e-8, 1e-12, 6.1e-5, 0.0];
         let ties = [2049.0, 2051.0, 1.000_488_3, 1.001_464_8];
         let sweep = (0..0x7f80_0000_u32).step_by(50_021).map(f32::from_bits);
         for x in edges.into_iter().chain(ties).chain(sweep).flat_map(|x| [x, -x]) {

@@ -38,13 +38,7 @@ pub(crate) fn logits(
     run(backend, weight, &Request { x, rows: Some(rows), pre }, Tail::Store, &mut [out]);
 }
 
-fn run(
-    backend: &CpuBackend,
-    weight: &Weight,
-    request: &Request<'_>,
-    tail: Tail,
-    outs: &mut [&mut Tensor],
-) {
+fn run(backend: &CpuBackend, weight: &Weight, request: &Request<'_>, tail: Tail, outs: &mut [&mut Tensor]) {
     assert_eq!(request.x.cols(), weight.cols(), "columns of input and weight");
     let packed = Packed::of(weight);
     let mut scratch = backend.scratch();

@@ -178,10 +178,7 @@ pub fn share(items: usize, thread: usize, threads: usize) -> std::ops::Range<usi
 }
 
 /// Ranges of `step` items that cover `range`, the last one shorter.
-pub fn steps(
-    range: std::ops::Range<usize>,
-    step: usize,
-) -> impl Iterator<Item = std::ops::Range<usize>> {
+pub fn steps(range: std::ops::Range<usize>, step: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     let end = range.end;
     range.step_by(step).map(move |first| first..(first + step).min(end))
 }

@@ -30,12 +30,7 @@ pub(crate) fn prepare(
 
 /// The body of [`prepare`].
 #[inline(always)]
-pub(crate) fn prepare_row(
-    x: &[f32],
-    norm: Option<Norm<'_>>,
-    values: &mut [f32],
-    blocks: &mut [QuantBlock],
-) {
+pub(crate) fn prepare_row(x: &[f32], norm: Option<Norm<'_>>, values: &mut [f32], blocks: &mut [QuantBlock]) {
     match norm {
         Some(norm) => normalize(x, norm, values),
         None if values.is_empty() => return quantize_row(x, blocks),

@@ -209,7 +209,9 @@ impl Decoder {
         let layers = self.proposers.iter().map(|proposer| proposer.taps()).find(|taps| !taps.is_empty());
         Scratch {
             workspace: self.target.workspace(),
-            taps: layers.map(|layers| Taps::new(self.target(), layers)),
+            taps: layers.map(|layers| {
+                Taps::new(Arc::clone(self.target.backend()), layers, self.target.spec().hidden)
+            }),
             batch: Batch::new(),
             rows: Vec::new(),
             drafted: Vec::new(),

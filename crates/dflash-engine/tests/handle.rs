@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use dflash_engine::{EngineError, EngineHandle, Event, Request, TokenGuard, Verdict};
-use dflash_testkit::{TinyLlama, tiny_llama};
+use dflash_testkit::TinyLlama;
 
 fn engine(waiting: usize) -> EngineHandle {
     let dir = tiny_llama(&TinyLlama::default());

@@ -6,7 +6,7 @@ use common::*;
 use dflash_cpu::Isa;
 use dflash_models::{Target, Workspace};
 use dflash_tensor::{Batch, SeqCache, Shape, argmax};
-use dflash_testkit::{Rng, TinyLlama, tiny_llama};
+use dflash_testkit::{Rng, TinyLlama};
 
 /// A target with its scratch.
 struct Model {

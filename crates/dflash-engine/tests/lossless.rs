@@ -6,7 +6,7 @@ use common::*;
 use dflash_engine::proposer::{BlockDiffusion, ContextCopy};
 use dflash_engine::{FinishReason, Fixed, Proposer, Request, StepCosts, TokenGuard, Verdict, VerifyMode};
 use dflash_models::{Draft, DraftOptions};
-use dflash_testkit::{Script, TinyLlama, tiny_draft, tiny_llama};
+use dflash_testkit::{Script, TinyDraft, TinyLlama};
 
 const SCRIPTS: [Script; 7] = [
     Script::Oracle,
@@ -219,11 +219,11 @@ fn a_consumer_that_leaves_ends_the_request() {
 #[test]
 fn a_real_draft_changes_nothing_in_any_mode() {
     let truth = Truth::new(30, 200);
-    let draft_dir = tiny_draft(&TinyLlama::default());
+    let draft_dir = tiny_draft(&TinyDraft::default());
     for mode in [VerifyMode::Fixed, VerifyMode::Adaptive, VerifyMode::Off] {
         for cap in [0, 1, 2, 5] {
             let target = target(truth.dir.path());
-            let small = DraftOptions { sink: 4, window: 24, ..DraftOptions::default() };
+            let small = DraftOptions { sink: 4, window: Some(24), ..DraftOptions::default() };
             let draft = Draft::load(draft_dir.path(), target.as_ref(), small).expect("a sound draft");
             let block = draft.spec().block;
             let mut options = options(mode);
@@ -243,7 +243,7 @@ fn a_real_draft_changes_nothing_in_any_mode() {
 #[test]
 fn plain_steps_between_drafted_ones_leave_no_hole_in_the_draft_context() {
     let truth = Truth::new(12, 150);
-    let draft_dir = tiny_draft(&TinyLlama::default());
+    let draft_dir = tiny_draft(&TinyDraft::default());
     let target = target(truth.dir.path());
     let draft = Draft::load(draft_dir.path(), target.as_ref(), DraftOptions::default()).expect("a sound draft");
     // The draft itself asserts that its context covers every committed position when it proposes.

@@ -78,6 +78,8 @@ pub trait Target: Send + Sync {
 pub struct LoadedTarget {
     /// The model.
     pub target: Box<dyn Target>,
+    /// What the file itself calls the model (`general.name` of GGUF).
+    pub name: Option<String>,
     /// Where its tokenizer is found.
     pub text: TextAssets,
     /// What a user may want to know, such as tensors that were skipped.
@@ -97,12 +99,12 @@ pub fn load_target(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<LoadedTarget, ModelError> {
     let mut context = LoadContext { backend, progress, notes: Vec::new(), packed: 0 };
-    let (target, text) =
+    let (target, text, name) =
         if path.is_dir() { load_dir(path, &mut context)? } else { load_file(path, &mut context)? };
-    Ok(LoadedTarget { target, text, notes: context.notes, weight_bytes: context.packed })
+    Ok(LoadedTarget { target, name, text, notes: context.notes, weight_bytes: context.packed })
 }
 
-type Parts = (Box<dyn Target>, TextAssets);
+type Parts = (Box<dyn Target>, TextAssets, Option<String>);
 
 fn load_dir(path: &Path, context: &mut LoadContext<'_>) -> Result<Parts, ModelError> {
     let dir = HfDir::open(path)?;
@@ -112,7 +114,7 @@ fn load_dir(path: &Path, context: &mut LoadContext<'_>) -> Result<Parts, ModelEr
     }
     let model_type = config.text("model_type")?.ok_or_else(|| config.missing("model_type"))?;
     let family = families::find(config.path(), model_type, |family| family.model_type)?;
-    Ok(((family.hf)(&dir, context)?, TextAssets::Hf { dir: path.to_owned() }))
+    Ok(((family.hf)(&dir, context)?, TextAssets::Hf { dir: path.to_owned() }, None))
 }
 
 fn load_file(path: &Path, context: &mut LoadContext<'_>) -> Result<Parts, ModelError> {
@@ -127,8 +129,9 @@ fn load_file(path: &Path, context: &mut LoadContext<'_>) -> Result<Parts, ModelE
     }
     let family: &Family = families::find(path, arch, |family| family.arch)?;
     let vocabulary = GgufVocabulary::read(metadata)?;
+    let name = metadata.text("general.name")?.map(str::to_owned);
     let target = (family.gguf)(gguf, &vocabulary, context)?;
-    Ok((target, TextAssets::Gguf(Box::new(vocabulary))))
+    Ok((target, TextAssets::Gguf(Box::new(vocabulary)), name))
 }
 
 fn refuse_other_files(path: &Path) -> Result<(), ModelError> {

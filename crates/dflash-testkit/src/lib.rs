@@ -1,1 +1,16 @@
-//! dflash-testkit
+//! Tiny seeded checkpoints in HF layout, so that tests need neither downloads nor Python, and scripted
+//! drafts (feature `scripted`).
+
+mod rng;
+#[cfg(feature = "scripted")]
+mod scripted;
+mod tensor_file;
+mod tiny_draft;
+mod tiny_llama;
+
+pub use rng::Rng;
+#[cfg(feature = "scripted")]
+pub use scripted::{Script, Scripted};
+pub use tensor_file::{Dtype, TensorFile};
+pub use tiny_draft::{TinyDraft, TinyLayout};
+pub use tiny_llama::{TinyLlama, TinyRope};

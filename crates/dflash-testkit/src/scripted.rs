@@ -1,8 +1,6 @@
 use std::ops::Range;
 
-use dflash_engine::{
-    Drafted, Offer, Outcome, Plan, ProposeRequest, Proposer, ProposerState, WidthPolicy,
-};
+use dflash_engine::{Drafted, Offer, Outcome, Plan, ProposeRequest, Proposer, ProposerState, WidthPolicy};
 use dflash_tensor::{BackendError, Tensor};
 
 use crate::Rng;

@@ -121,7 +121,8 @@ impl TinyLlama {
 
     /// The content of `model.safetensors`.
     pub fn tensors(&self) -> TensorFile {
-        let mut weights = Weights { rng: Rng::new(self.seed), file: TensorFile::default(), dtype: self.dtype };
+        let mut weights =
+            Weights { rng: Rng::new(self.seed), file: TensorFile::default(), dtype: self.dtype };
         let rows = self.vocab + self.padding;
         weights.table("model.embed_tokens.weight", rows, self.hidden);
         (0..self.layers).for_each(|layer| self.layer(&mut weights, &format!("model.layers.{layer}")));

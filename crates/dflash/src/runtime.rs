@@ -174,7 +174,7 @@ fn load_draft(path: &Path, target: &dyn Target, quant: DraftQuant, options: &Opt
                 .hint("take w4 or w8, or none for the checkpoint's own numbers"));
         }
     };
-    let (sink, window) = (options.draft_sink_size.value, options.draft_window_size.value);
+    let (sink, window) = (options.draft_sink_size.value, Some(options.draft_window_size.value));
     DraftModel::load(path, target, DraftOptions { sink, window, quant }).map_err(|error| {
         model_failure("cannot load the draft", &error)
             .hint("pass --draft PATH with the draft of this very target, --draft ngram or --draft none")

@@ -97,9 +97,8 @@ impl Plan {
             for first in (0..span.rows).step_by(rows) {
                 let end = (first + rows).min(span.rows);
                 let rows = span.first_row + first..span.first_row + end;
-                let hull = self.rows[rows.clone()]
-                    .iter()
-                    .fold(Visible::none(), |hull, row| hull.hull(&row.visible));
+                let hull =
+                    self.rows[rows.clone()].iter().fold(Visible::none(), |hull, row| hull.hull(&row.visible));
                 let runs = runs(&hull);
                 self.tiles.extend((0..kv_heads).map(|kv_head| {
                     let (rows, hull, runs) = (rows.clone(), hull.clone(), runs.clone());

@@ -5,6 +5,7 @@
 //! nothing is added across lanes but the sum of the probabilities.
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 use half::f16;
 
@@ -17,11 +18,18 @@ const LANES: usize = 8;
 const VECTORS: usize = KEYS / LANES;
 
 /// [`crate::attention::kernel::block`] for heads of a multiple of eight dimensions.
-pub(crate) fn block(how: Scoring, kv: KvHead<'_>, q: &[f32], queries: &[Query], state: &mut State<'_>) {
+pub(crate) fn block(
+    how: Scoring,
+    kv: KvHead<'_>,
+    next: &[f16],
+    q: &[f32],
+    queries: &[Query],
+    state: &mut State<'_>,
+) {
     assert!(how.dim.is_multiple_of(LANES), "whole vectors");
     assert!(kv.keys.len() == how.dim * KEYS && kv.values.len() == how.dim * KEYS, "a head of a block");
     // SAFETY: a backend takes this instruction set only where it was detected.
-    unsafe { all(how, kv, q, queries, state) }
+    unsafe { all(how, kv, next, q, queries, state) }
 }
 
 /// [`crate::attention::kernel::join`] for a multiple of eight dimensions.
@@ -85,7 +93,9 @@ fn exp_array(x: &[f32; LANES]) -> [f32; LANES] {
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn all(how: Scoring, kv: KvHead<'_>, q: &[f32], mut queries: &[Query], state: &mut State<'_>) {
+fn all(how: Scoring, kv: KvHead<'_>, next: &[f16], q: &[f32], mut queries: &[Query], state: &mut State<'_>) {
+    // The first tile meets a cold block: it asks for the values and the next keys while it computes.
+    let mut ahead = Ahead { values: Some(kv.values), keys: Some(next) };
     while !queries.is_empty() {
         // Seven and eight part better into 4 + 3 and 4 + 4 than into 6 + 1 and 6 + 2.
         let count = match queries.len() {
@@ -94,14 +104,33 @@ fn all(how: Scoring, kv: KvHead<'_>, q: &[f32], mut queries: &[Query], state: &m
         };
         let (tile, rest) = queries.split_at(count);
         match count {
-            1 => some::<1, 8, 8>(how, kv, q, tile, state),
-            2 => some::<2, 4, 4>(how, kv, q, tile, state),
-            3 => some::<3, 4, 4>(how, kv, q, tile, state),
-            4 => some::<4, 2, 2>(how, kv, q, tile, state),
-            5 => some::<5, 2, 2>(how, kv, q, tile, state),
-            _ => some::<6, 2, 2>(how, kv, q, tile, state),
+            1 => some::<1, 8, 8>(how, kv, ahead, q, tile, state),
+            2 => some::<2, 4, 4>(how, kv, ahead, q, tile, state),
+            3 => some::<3, 4, 4>(how, kv, ahead, q, tile, state),
+            4 => some::<4, 2, 2>(how, kv, ahead, q, tile, state),
+            5 => some::<5, 2, 2>(how, kv, ahead, q, tile, state),
+            _ => some::<6, 2, 2>(how, kv, ahead, q, tile, state),
         }
         queries = rest;
+        ahead = Ahead { values: None, keys: None };
+    }
+}
+
+/// What is read next, to be fetched meanwhile.
+#[derive(Clone, Copy)]
+struct Ahead<'a> {
+    values: Option<&'a [f16]>,
+    keys: Option<&'a [f16]>,
+}
+
+/// Asks for the `index`-th `size` numbers of what is read next.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn fetch(next: &[f16], index: usize, size: usize) {
+    for line in (0..size).step_by(32) {
+        // A hint without effect on memory, so the address need not be in the slice.
+        let address = next.as_ptr().wrapping_add(index * size + line);
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
 }
 
@@ -111,20 +140,21 @@ fn all(how: Scoring, kv: KvHead<'_>, q: &[f32], mut queries: &[Query], state: &m
 fn some<const Q: usize, const S: usize, const V: usize>(
     how: Scoring,
     kv: KvHead<'_>,
+    ahead: Ahead<'_>,
     q: &[f32],
     queries: &[Query],
     state: &mut State<'_>,
 ) {
     let queries: &[Query; Q] = queries.try_into().expect("a tile of Q queries");
     let mut p = [[0.0_f32; KEYS]; Q];
-    products::<Q, S>(kv.keys, q, how.dim, queries, &mut p);
+    products::<Q, S>(kv.keys, ahead.values, q, how.dim, queries, &mut p);
     let (mut slots, mut parts) = ([0; Q], [[0.0_f32; 2]; Q]);
     for (index, query) in queries.iter().enumerate() {
         slots[index] = query.slot;
         parts[index] = softmax(how, &mut p[index], query.mask);
     }
     let join = factors(state, &slots, &parts);
-    values::<Q, V>(kv.values, &p, how.dim, queries, &join, state.out);
+    values::<Q, V>(kv.values, ahead.keys, &p, how.dim, queries, &join, state.out);
 }
 
 /// `p[i][key] = q_i · key` over the dimensions in order.
@@ -132,36 +162,92 @@ fn some<const Q: usize, const S: usize, const V: usize>(
 #[target_feature(enable = "avx2,fma,f16c")]
 fn products<const Q: usize, const S: usize>(
     keys: &[f16],
+    ahead: Option<&[f16]>,
     q: &[f32],
     dim: usize,
     queries: &[Query; Q],
     p: &mut [[f32; KEYS]; Q],
 ) {
-    let mut rows = [q.as_ptr(); Q];
-    for (row, query) in rows.iter_mut().zip(queries) {
-        *row = q[query.input..][..dim].as_ptr();
-    }
     assert_eq!(keys.len(), dim * KEYS, "a head of a block");
+    let mut rows = [q; Q];
+    for (row, query) in rows.iter_mut().zip(queries) {
+        *row = &q[query.input..][..dim];
+    }
     for first in (0..VECTORS).step_by(S) {
-        let mut sums = [[_mm256_setzero_ps(); S]; Q];
-        for d in 0..dim {
-            let mut lanes = [_mm256_setzero_ps(); S];
-            for (index, lanes) in lanes.iter_mut().enumerate() {
-                // SAFETY: `first + index` is a vector of row `d` of the keys, since S divides 8.
-                *lanes = unsafe { widen(keys.as_ptr().add(d * KEYS + (first + index) * LANES)) };
+        match ahead.filter(|_| first == 0) {
+            Some(ahead) => lanes::<Q, S, true>(keys, ahead, &rows, first, p),
+            None => lanes::<Q, S, false>(keys, &[], &rows, first, p),
+        }
+    }
+}
+
+/// [`products`] of the `S` vectors from `first` on; with `AHEAD` the next numbers are fetched.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn lanes<const Q: usize, const S: usize, const AHEAD: bool>(
+    keys: &[f16],
+    ahead: &[f16],
+    rows: &[&[f32]; Q],
+    first: usize,
+    p: &mut [[f32; KEYS]; Q],
+) {
+    let dim = rows[0].len();
+    assert!((first + S) * LANES <= KEYS && keys.len() == dim * KEYS, "lanes of a head");
+    assert!(rows.iter().all(|row| row.len() == dim), "rows of a head");
+    let rows = rows.map(|row| row.as_ptr());
+    let mut sums = [[_mm256_setzero_ps(); S]; Q];
+    for d in 0..dim {
+        if AHEAD {
+            fetch(ahead, d, KEYS);
+        }
+        // SAFETY: row `d` of the keys and element `d` of the rows exist, as asserted above.
+        unsafe {
+            let keys = keys.as_ptr().add(d * KEYS + first * LANES);
+            multiply(&mut sums, keys, rows.map(|row| row.add(d)));
+        }
+    }
+    for (p, sums) in p.iter_mut().zip(&sums) {
+        for (index, &sum) in sums.iter().enumerate() {
+            // SAFETY: the vector ends within the 64 floats of `p`.
+            unsafe { _mm256_storeu_ps(p.as_mut_ptr().add((first + index) * LANES), sum) };
+        }
+    }
+}
+
+/// `sums[i][j] += *factors[i] * numbers[8*j..]`, in an order that needs the fewest registers.
+///
+/// # Safety
+/// `8 * V` numbers and all factors can be read.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn multiply<const Q: usize, const V: usize>(
+    sums: &mut [[__m256; V]; Q],
+    numbers: *const f16,
+    factors: [*const f32; Q],
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if Q < V {
+            let mut broadcast = [_mm256_setzero_ps(); Q];
+            for (to, from) in broadcast.iter_mut().zip(factors) {
+                *to = _mm256_broadcast_ss(&*from);
             }
-            for (sums, row) in sums.iter_mut().zip(&rows) {
-                // SAFETY: `d` is below the `dim` elements that the slice above checked.
-                let q = unsafe { _mm256_broadcast_ss(&*row.add(d)) };
-                for (sum, &lanes) in sums.iter_mut().zip(&lanes) {
-                    *sum = _mm256_fmadd_ps(q, lanes, *sum);
+            for index in 0..V {
+                let numbers = widen(numbers.add(index * LANES));
+                for (sums, &factor) in sums.iter_mut().zip(&broadcast) {
+                    sums[index] = _mm256_fmadd_ps(factor, numbers, sums[index]);
                 }
             }
-        }
-        for (p, sums) in p.iter_mut().zip(&sums) {
-            for (index, &sum) in sums.iter().enumerate() {
-                // SAFETY: the vector ends within the 64 floats of `p`.
-                unsafe { _mm256_storeu_ps(p.as_mut_ptr().add((first + index) * LANES), sum) };
+        } else {
+            let mut wide = [_mm256_setzero_ps(); V];
+            for (index, wide) in wide.iter_mut().enumerate() {
+                *wide = widen(numbers.add(index * LANES));
+            }
+            for (sums, factor) in sums.iter_mut().zip(factors) {
+                let factor = _mm256_broadcast_ss(&*factor);
+                for (sum, &numbers) in sums.iter_mut().zip(&wide) {
+                    *sum = _mm256_fmadd_ps(factor, numbers, *sum);
+                }
             }
         }
     }
@@ -244,61 +330,125 @@ fn horizontal_sum(x: __m256) -> f32 {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn values<const Q: usize, const V: usize>(
     values: &[f16],
+    ahead: Option<&[f16]>,
     p: &[[f32; KEYS]; Q],
     dim: usize,
     queries: &[Query; Q],
     join: &[[f32; 2]; Q],
     out: &mut [f32],
 ) {
-    let one_mask = queries.iter().all(|query| query.mask == queries[0].mask);
     let mut column = 0;
     while column + V * LANES <= dim {
-        match one_mask {
-            true => columns::<Q, V, true>(values, p, dim, column, queries, join, out),
-            false => columns::<Q, V, false>(values, p, dim, column, queries, join, out),
-        }
+        let sums = columns::<Q, V>(values, ahead.filter(|_| column == 0), p, dim, column, queries);
+        add::<Q, V>(&sums, dim, column, queries, join, out);
         column += V * LANES;
     }
     while column < dim {
-        columns::<Q, 1, false>(values, p, dim, column, queries, join, out);
+        let sums = columns::<Q, 1>(values, ahead.filter(|_| column == 0), p, dim, column, queries);
+        add::<Q, 1>(&sums, dim, column, queries, join, out);
         column += LANES;
     }
 }
 
-/// [`values`] of the `V` vectors from `column` on; `SAME` when all queries have one mask.
+/// Sums `p * value` of the `V` vectors from `column` on over the visible keys in order.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn columns<const Q: usize, const V: usize, const SAME: bool>(
+fn columns<const Q: usize, const V: usize>(
     values: &[f16],
+    ahead: Option<&[f16]>,
     p: &[[f32; KEYS]; Q],
     dim: usize,
     column: usize,
     queries: &[Query; Q],
-    join: &[[f32; 2]; Q],
-    out: &mut [f32],
-) {
-    assert!(column + V * LANES <= dim && values.len() == dim * KEYS, "columns of a head");
+) -> [[__m256; V]; Q] {
+    let same = queries.iter().all(|query| query.mask == queries[0].mask);
     let mut sums = [[_mm256_setzero_ps(); V]; Q];
     let mut left = queries.iter().fold(0, |all, query| all | query.mask);
     while left != 0 {
-        let key = left.trailing_zeros() as usize;
-        left &= left - 1;
+        let first = left.trailing_zeros() as usize;
+        let end = first + (left >> first).trailing_ones() as usize;
+        left &= u64::MAX.checked_shl(end as u32).unwrap_or(0);
+        let keys = first..end;
+        match (same, ahead) {
+            (true, Some(next)) => keys_same::<Q, V, true>(&mut sums, values, next, p, dim, column, keys),
+            (true, None) => keys_same::<Q, V, false>(&mut sums, values, &[], p, dim, column, keys),
+            (false, _) => keys_apart::<Q, V>(&mut sums, values, p, dim, column, keys, queries),
+        }
+    }
+    sums
+}
+
+/// [`columns`] over the neighbouring keys `keys`, which all queries see.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn keys_same<const Q: usize, const V: usize, const AHEAD: bool>(
+    sums: &mut [[__m256; V]; Q],
+    values: &[f16],
+    ahead: &[f16],
+    p: &[[f32; KEYS]; Q],
+    dim: usize,
+    column: usize,
+    keys: Range<usize>,
+) {
+    assert!(column + V * LANES <= dim && values.len() == dim * KEYS && keys.end <= KEYS, "columns of a head");
+    let rows = p.each_ref().map(|p| p.as_ptr());
+    let mut local = *sums;
+    for key in keys {
+        if AHEAD {
+            fetch(ahead, key, dim);
+        }
+        // SAFETY: the columns lie within row `key` of the values, as asserted above.
+        unsafe {
+            let numbers = values.as_ptr().add(key * dim + column);
+            multiply(&mut local, numbers, rows.map(|row| row.add(key)));
+        }
+    }
+    *sums = local;
+}
+
+/// [`columns`] over the neighbouring keys `keys`, of which each query sees its own.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn keys_apart<const Q: usize, const V: usize>(
+    sums: &mut [[__m256; V]; Q],
+    values: &[f16],
+    p: &[[f32; KEYS]; Q],
+    dim: usize,
+    column: usize,
+    keys: Range<usize>,
+    queries: &[Query; Q],
+) {
+    assert!(column + V * LANES <= dim && values.len() == dim * KEYS && keys.end <= KEYS, "columns of a head");
+    for key in keys {
         let mut lanes = [_mm256_setzero_ps(); V];
         for (index, lanes) in lanes.iter_mut().enumerate() {
             // SAFETY: the columns lie within row `key` of the values, as asserted above.
             *lanes = unsafe { widen(values.as_ptr().add(key * dim + column + index * LANES)) };
         }
         for ((sums, p), query) in sums.iter_mut().zip(p).zip(queries) {
-            if SAME || query.mask >> key & 1 == 1 {
-                let p = _mm256_broadcast_ss(&p[key % KEYS]);
+            if query.mask >> key & 1 == 1 {
+                let p = _mm256_broadcast_ss(&p[key]);
                 for (sum, &lanes) in sums.iter_mut().zip(&lanes) {
                     *sum = _mm256_fmadd_ps(p, lanes, *sum);
                 }
             }
         }
     }
-    for ((sums, join), query) in sums.iter().zip(join).zip(queries) {
-        let [a, b] = join.map(|factor| _mm256_set1_ps(factor));
+}
+
+/// Joins the sums of the `V` vectors from `column` on to the outputs.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn add<const Q: usize, const V: usize>(
+    sums: &[[__m256; V]; Q],
+    dim: usize,
+    column: usize,
+    queries: &[Query; Q],
+    join: &[[f32; 2]; Q],
+    out: &mut [f32],
+) {
+    for ((sums, &[a, b]), query) in sums.iter().zip(join).zip(queries) {
+        let (a, b) = (_mm256_set1_ps(a), _mm256_set1_ps(b));
         let total = &mut out[query.slot * dim + column..][..V * LANES];
         for (total, &sum) in total.chunks_exact_mut(LANES).zip(sums) {
             // SAFETY: the chunk is eight floats.

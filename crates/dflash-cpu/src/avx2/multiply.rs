@@ -98,14 +98,14 @@ pub(super) unsafe fn run(block: *const QuantBlock, index: usize) -> __m256i {
 
 /// How far ahead weights are fetched. The machine's own prefetching ends at pages and begins anew for every
 /// group, which left a single row at half of the bandwidth and did not overlap reading with several rows.
-const AHEAD: usize = 8192;
+const AHEAD: usize = 2048;
 
 /// Asks for the `bytes` bytes that are read [`AHEAD`] bytes after `position`.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn prefetch(position: *const u8, bytes: usize) {
     for line in (0..bytes).step_by(64) {
-        // SAFETY: a prefetch never faults, wherever it points.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(position.wrapping_add(AHEAD + line).cast()) };
+        // It never faults, wherever it points.
+        _mm_prefetch::<_MM_HINT_T0>(position.wrapping_add(AHEAD + line).cast());
     }
 }

@@ -2,8 +2,8 @@ use std::arch::x86_64::*;
 
 use super::byte::byte_sums;
 use super::nibble::nibble_sums;
-use super::scale::{Widen, pair};
 use super::prefetch;
+use super::scale::{Widen, pair};
 use crate::inputs::Inputs;
 use crate::pack::{Kind, LANES};
 use crate::quantize::QuantBlock;

@@ -142,7 +142,9 @@ fn fill(backend: &CpuBackend, part: &mut PackedPart, read: &(dyn Fn(usize, usize
             // SAFETY: every group belongs to one thread.
             let group_bytes = unsafe { target.piece(group * bytes..(group + 1) * bytes) };
             let lanes = (rows - group * LANES).min(LANES);
-            fill_group(kind, group_bytes, lanes, &|lane, unit, bytes| read(group * LANES + lane, unit, bytes));
+            fill_group(kind, group_bytes, lanes, &|lane, unit, bytes| {
+                read(group * LANES + lane, unit, bytes)
+            });
         }
     });
 }

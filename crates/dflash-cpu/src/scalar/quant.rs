@@ -24,13 +24,7 @@ pub(super) fn dot(kind: Kind, weights: &[u8], x: &[QuantBlock]) -> [f32; LANES] 
 }
 
 #[inline(always)]
-fn add_block(
-    lanes: &mut [f32; LANES],
-    kind: Kind,
-    elements: &[u8],
-    scale: &[f32; LANES],
-    x: &QuantBlock,
-) {
+fn add_block(lanes: &mut [f32; LANES], kind: Kind, elements: &[u8], scale: &[f32; LANES], x: &QuantBlock) {
     let sums = if kind.is_nibble() { nibble_sums(elements, x) } else { byte_sums(elements, x) };
     for ((lane, sum), scale) in lanes.iter_mut().zip(sums).zip(scale) {
         let sum = (sum + kind.zero() * x.total) as f32;

@@ -9,10 +9,22 @@ use dflash_engine::{
     Decoder, DecoderOptions, Decoding, Event, FinishReason, Proposer, Request, Stats, VerifyMode, WidthPolicy,
 };
 use dflash_models::{Target, load_target};
-use dflash_testkit::{RandomWidths, Rng, Script, Scripted};
+use dflash_testkit::{RandomWidths, Rng, Script, Scripted, TinyDraft, TinyLlama};
 
 /// Rows of a block in these tests.
 pub const BLOCK: usize = 16;
+
+pub fn tiny_llama(model: &TinyLlama) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    model.write(dir.path());
+    dir
+}
+
+pub fn tiny_draft(draft: &TinyDraft) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    draft.write(dir.path(), &TinyLlama::default());
+    dir
+}
 
 pub fn target(path: &Path) -> Box<dyn Target> {
     target_on(path, 2, Isa::detect())

@@ -26,7 +26,7 @@ pub fn cpu(backend: &CpuBackend) -> Check {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let message = format!(
         "{} | {} kernels | {threads} of {cores} cores",
-        if features.is_empty() { "no vector features known" } else { &features.join(" ") },
+        if features.is_empty() { "no vector features known".to_owned() } else { features.join(" ") },
         isa.name(),
     );
     let details = json!({

@@ -28,7 +28,14 @@ fn sees(mask: &Mask, span: &Span, q: usize, k: usize) -> bool {
 }
 
 /// Attention of one query head over the keys and values that the cache holds.
-fn naive(spec: &AttentionSpec, cache: &SeqCache, span: &Span, position: usize, q: &[f64], head: usize) -> Vec<f64> {
+fn naive(
+    spec: &AttentionSpec,
+    cache: &SeqCache,
+    span: &Span,
+    position: usize,
+    q: &[f64],
+    head: usize,
+) -> Vec<f64> {
     let dim = spec.kv.dim;
     let mut seen = Vec::new();
     for k in (0..span.start + span.rows).filter(|&k| sees(&spec.mask, span, position, k)) {
@@ -41,7 +48,8 @@ fn naive(spec: &AttentionSpec, cache: &SeqCache, span: &Span, position: usize, q
     }
     let top = seen.iter().map(|(score, _)| *score).fold(f64::NEG_INFINITY, f64::max);
     let sum: f64 = seen.iter().map(|(score, _)| (score - top).exp()).sum();
-    let weighted = |d: usize| seen.iter().map(|(score, value)| (score - top).exp() * value[d]).sum::<f64>() / sum;
+    let weighted =
+        |d: usize| seen.iter().map(|(score, value)| (score - top).exp() * value[d]).sum::<f64>() / sum;
     (0..dim).map(weighted).collect()
 }
 

@@ -163,7 +163,8 @@ fn spans_of_a_batch_do_not_touch_each_other() {
     for spec in specs() {
         let prefixes = [0, 5, 64, 300].map(|len| random.ids(len));
         let ids = [70, 1, 16, 9].map(|len| random.ids(len));
-        let shapes = [None, None, Some(random.tree(16)), None].map(|tree| tree.map_or(Shape::Chain, Shape::Tree));
+        let shapes =
+            [None, None, Some(random.tree(16)), None].map(|tree| tree.map_or(Shape::Chain, Shape::Tree));
         let mut caches: Vec<SeqCache> = prefixes.iter().map(|_| cache(&spec)).collect();
         for (prefix, cache) in prefixes.iter().zip(&mut caches).filter(|(prefix, _)| !prefix.is_empty()) {
             chain(&backend, &spec, prefix, cache);

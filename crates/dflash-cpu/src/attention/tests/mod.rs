@@ -101,7 +101,12 @@ fn cache(spec: &AttentionSpec) -> SeqCache {
 }
 
 /// Attends with the rows of `batch`; bits of all output rows.
-fn step(backend: &CpuBackend, spec: &AttentionSpec, batch: &Batch, caches: &mut [&mut SeqCache]) -> Vec<Bits> {
+fn step(
+    backend: &CpuBackend,
+    spec: &AttentionSpec,
+    batch: &Batch,
+    caches: &mut [&mut SeqCache],
+) -> Vec<Bits> {
     let tensor = |heads: usize, salt: u64| {
         let cols = heads * spec.kv.dim;
         let mut tensor = host::tensor(batch.rows(), cols);
@@ -117,7 +122,13 @@ fn step(backend: &CpuBackend, spec: &AttentionSpec, batch: &Batch, caches: &mut 
 }
 
 /// One span through the cache without settling it.
-fn span(backend: &CpuBackend, spec: &AttentionSpec, ids: &[u32], shape: Shape, cache: &mut SeqCache) -> Vec<Bits> {
+fn span(
+    backend: &CpuBackend,
+    spec: &AttentionSpec,
+    ids: &[u32],
+    shape: Shape,
+    cache: &mut SeqCache,
+) -> Vec<Bits> {
     let mut batch = Batch::new();
     batch.push(ids, cache.len(), shape);
     cache.begin_verify(ids.len());
