@@ -10,7 +10,7 @@ use crate::inputs::{Inputs, Request, room};
 use crate::pack::{LANES, Packed, PackedPart};
 use crate::pool::{share, steps};
 use crate::rows::sum;
-use crate::tile::{self, MAX_ROWS, NO_PRODUCTS};
+use crate::tile::{self, NO_PRODUCTS};
 use crate::{CpuBackend, Isa, lanes, math};
 
 /// Ids of a tile.
@@ -107,9 +107,9 @@ impl Search<'_> {
         let end = (begin + TILE_GROUPS).min(self.vocab.div_ceil(LANES));
         let mut products = NO_PRODUCTS;
         for group in begin..end {
-            for rows in steps(0..logits.len(), MAX_ROWS) {
-                let shifted = first + rows.start..first + rows.end;
-                tile::multiply(self.isa, self.part, group, &self.inputs, shifted, &mut products);
+            for tile in tile::tiles(group, first..first + logits.len()) {
+                tile::multiply(self.isa, self.part, &self.inputs, &tile, &mut products);
+                let rows = tile.rows.start - first..tile.rows.end - first;
                 for (logits, products) in logits[rows].iter_mut().zip(&products) {
                     logits[group - begin] = *products;
                 }

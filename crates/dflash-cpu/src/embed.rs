@@ -41,7 +41,7 @@ fn read_cell(kind: Kind, cell: &[u8], out: &mut [f32]) {
 }
 
 fn read_unit(kind: Kind, unit: &[u8], out: &mut [f32]) {
-    let (elements, scales) = unit.split_at(kind.element_bytes());
+    let (scales, elements) = unit.split_at(kind.head_bytes());
     let scale = number(kind.scale(), scales);
     let min = kind.has_min().then(|| number(kind.scale(), &scales[kind.scale_bytes()..]));
     for (k, out) in out.iter_mut().enumerate() {

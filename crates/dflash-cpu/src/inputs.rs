@@ -3,9 +3,9 @@
 use dflash_tensor::{Pre, Tensor};
 
 use crate::disjoint::Disjoint;
-use crate::pack::{BLOCK, Packed};
+use crate::pack::{BLOCK, Kind, Packed};
 use crate::pool::share;
-use crate::quantize::QuantBlock;
+use crate::quantize::{QuantBlock, WideBlock};
 use crate::{CpuBackend, host, rows};
 
 /// Elements up to which the calling thread prepares the rows alone: a region costs more than it saves.
@@ -16,6 +16,7 @@ const ALONE: usize = 8192;
 pub(crate) struct InputBuffers {
     values: Vec<f32>,
     blocks: Vec<QuantBlock>,
+    wide: Vec<WideBlock>,
 }
 
 /// Prepared rows.
@@ -25,8 +26,10 @@ pub(crate) struct Inputs<'a> {
     pub(crate) cols: usize,
     /// `[rows, cols]`, for weights of floats; empty when there are none.
     pub(crate) values: &'a [f32],
-    /// `[rows, cols / 32]`, for quantised weights; empty when there are none.
+    /// `[rows, cols / 32]`, for weights of four bits; empty when there are none.
     pub(crate) blocks: &'a [QuantBlock],
+    /// `[rows, cols / 32]`, for weights of eight bits; empty when there are none.
+    pub(crate) wide: &'a [WideBlock],
 }
 
 impl Inputs<'_> {
@@ -37,8 +40,8 @@ impl Inputs<'_> {
 
     /// Bytes that a product reads of a row.
     pub(crate) fn row_bytes(&self) -> usize {
-        let (values, blocks) = (size_of_val(self.values), size_of_val(self.blocks));
-        ((values + blocks) / self.rows.max(1)).max(1)
+        let blocks = size_of_val(self.blocks) + size_of_val(self.wide);
+        ((size_of_val(self.values) + blocks) / self.rows.max(1)).max(1)
     }
 }
 
@@ -77,14 +80,16 @@ impl InputBuffers {
         request: &'a Request<'_>,
     ) -> Inputs<'a> {
         let (rows, cols) = (request.len(), request.x.cols());
-        let quantized = weight.parts.iter().any(|part| part.kind.is_quantized());
-        let floats = weight.parts.iter().any(|part| !part.kind.is_quantized());
+        let any = |wanted: &dyn Fn(Kind) -> bool| weight.parts.iter().any(|part| wanted(part.kind));
+        let floats = any(&|kind| !kind.is_quantized());
         let copied = !request.in_place() && (floats || !matches!(request.pre, Pre::None));
+        let blocks = |wanted| if wanted { rows * cols / BLOCK } else { 0 };
         let values = room(&mut self.values, if copied { rows * cols } else { 0 });
-        let blocks = room(&mut self.blocks, if quantized { rows * cols / BLOCK } else { 0 });
-        fill(backend, request, values, blocks);
+        let narrow = room(&mut self.blocks, blocks(any(&Kind::is_nibble)));
+        let wide = room(&mut self.wide, blocks(any(&|kind| kind.is_quantized() && !kind.is_nibble())));
+        fill(backend, request, values, narrow, wide);
         let values = if copied || !floats { values } else { host::rows(request.x) };
-        Inputs { rows, cols, values, blocks }
+        Inputs { rows, cols, values, blocks: narrow, wide }
     }
 }
 
@@ -96,13 +101,18 @@ pub(crate) fn room<T: Default + Clone>(buffer: &mut Vec<T>, len: usize) -> &mut 
     &mut buffer[..len]
 }
 
-fn fill(backend: &CpuBackend, request: &Request<'_>, values: &mut [f32], blocks: &mut [QuantBlock]) {
+fn fill(
+    backend: &CpuBackend,
+    request: &Request<'_>,
+    values: &mut [f32],
+    blocks: &mut [QuantBlock],
+    wide: &mut [WideBlock],
+) {
     let (rows, cols) = (request.len(), request.x.cols());
-    if values.is_empty() && blocks.is_empty() {
+    if rows == 0 || values.is_empty() && blocks.is_empty() && wide.is_empty() {
         return;
     }
-    let (values_width, blocks_width) = (values.len() / rows, blocks.len() / rows);
-    let (values, blocks) = (Disjoint::new(values), Disjoint::new(blocks));
+    let (values, blocks, wide) = (Rows::new(values, rows), Rows::new(blocks, rows), Rows::new(wide, rows));
     let norm = match request.pre {
         Pre::None => None,
         Pre::RmsNorm { weight, eps } => Some((host::rows(weight), eps)),
@@ -110,10 +120,8 @@ fn fill(backend: &CpuBackend, request: &Request<'_>, values: &mut [f32], blocks:
     let prepare = |range: std::ops::Range<usize>| {
         for row in range {
             // SAFETY: every row is prepared once.
-            let values = unsafe { values.piece(row * values_width..(row + 1) * values_width) };
-            // SAFETY: every row is prepared once.
-            let blocks = unsafe { blocks.piece(row * blocks_width..(row + 1) * blocks_width) };
-            rows::prepare(backend.isa, request.row(row), norm, values, blocks);
+            let (values, blocks, wide) = unsafe { (values.row(row), blocks.row(row), wide.row(row)) };
+            rows::prepare(backend.isa, request.row(row), norm, rows::Prepared { values, blocks, wide });
         }
     };
     let threads = backend.pool.threads();
@@ -121,4 +129,23 @@ fn fill(backend: &CpuBackend, request: &Request<'_>, values: &mut [f32], blocks:
         return prepare(0..rows);
     }
     backend.pool.run(&|thread| prepare(share(rows, thread, threads)));
+}
+
+/// Rows that threads write at the same time.
+struct Rows<'a, T> {
+    all: Disjoint<'a, T>,
+    width: usize,
+}
+
+impl<'a, T> Rows<'a, T> {
+    fn new(all: &'a mut [T], rows: usize) -> Self {
+        Self { width: all.len() / rows, all: Disjoint::new(all) }
+    }
+
+    /// # Safety
+    /// A row is in use once at a time.
+    unsafe fn row(&self, row: usize) -> &'a mut [T] {
+        // SAFETY: rows do not overlap, and the caller uses each once.
+        unsafe { self.all.piece(row * self.width..(row + 1) * self.width) }
+    }
 }

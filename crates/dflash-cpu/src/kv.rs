@@ -6,16 +6,15 @@ use dflash_tensor::{BLOCK_POSITIONS, KvGeometry, KvStore};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-/// A block: per head the keys transposed `[dim][64]`, so that scores have one key per lane, and the values
-/// `[64][dim]`.
+/// A block: per head the keys transposed `[dim][64]`, so that scores have one key per lane, followed by the
+/// values `[64][dim]`, so that a head is read from one place.
 ///
 /// Numbers are rounded to nearest, ties to even, as IEEE 754 says: beyond the range of f16 they become
 /// infinite, so that a model that overflows fails with NaN logits instead of answering wrongly.
 #[derive(Clone)]
 pub(crate) struct KvBlock {
     geometry: KvGeometry,
-    keys: Vec<f16>,
-    values: Vec<f16>,
+    heads: Vec<f16>,
 }
 
 /// An empty block.
@@ -26,8 +25,7 @@ pub(crate) fn new_block(geometry: KvGeometry) -> Box<dyn KvStore> {
 impl KvBlock {
     /// A block of zeros.
     pub(crate) fn new(geometry: KvGeometry) -> Self {
-        let zeros = vec![f16::ZERO; geometry.heads * geometry.dim * BLOCK_POSITIONS];
-        Self { geometry, keys: zeros.clone(), values: zeros }
+        Self { geometry, heads: vec![f16::ZERO; 2 * geometry.heads * geometry.dim * BLOCK_POSITIONS] }
     }
 
     /// The block behind the seam's trait.
@@ -40,39 +38,43 @@ impl KvBlock {
         store.as_any_mut().downcast_mut().expect("a block of this backend")
     }
 
+    /// Numbers of the keys of a head, and of its values.
+    fn part(&self) -> usize {
+        self.geometry.dim * BLOCK_POSITIONS
+    }
+
     /// Keys `[dim][64]` of a head.
     pub(crate) fn keys(&self, head: usize) -> &[f16] {
-        let len = self.geometry.dim * BLOCK_POSITIONS;
-        &self.keys[head * len..][..len]
+        &self.heads[2 * head * self.part()..][..self.part()]
     }
 
     /// Values `[64][dim]` of a head.
     pub(crate) fn values(&self, head: usize) -> &[f16] {
-        let len = self.geometry.dim * BLOCK_POSITIONS;
-        &self.values[head * len..][..len]
+        &self.heads[(2 * head + 1) * self.part()..][..self.part()]
     }
 
     /// Keys and values of a head for writing.
     pub(crate) fn head_mut(&mut self, head: usize) -> (&mut [f16], &mut [f16]) {
-        let len = self.geometry.dim * BLOCK_POSITIONS;
-        (&mut self.keys[head * len..][..len], &mut self.values[head * len..][..len])
+        let part = self.part();
+        self.heads[2 * head * part..][..2 * part].split_at_mut(part)
     }
 
     /// Writes the row `[heads * dim]` of keys and of values into `slot`.
     pub(crate) fn write(&mut self, slot: usize, keys: &[f32], values: &[f32]) {
+        let KvGeometry { heads, dim } = self.geometry;
         assert!(slot < BLOCK_POSITIONS, "slot {slot} of a block");
-        let mut rounded = [f16::ZERO; 64];
-        for (index, chunk) in keys.chunks(rounded.len()).enumerate() {
-            let rounded = &mut rounded[..chunk.len()];
-            rounded.convert_from_f32_slice(chunk);
-            let first = index * 64 * BLOCK_POSITIONS + slot;
-            let lanes = self.keys[first..].iter_mut().step_by(BLOCK_POSITIONS);
-            lanes.zip(rounded).for_each(|(lane, &mut key)| *lane = key);
-        }
-        let dim = self.geometry.dim;
-        for (head, row) in values.chunks_exact(dim).enumerate() {
-            let first = (head * BLOCK_POSITIONS + slot) * dim;
-            self.values[first..][..dim].convert_from_f32_slice(row);
+        assert!(keys.len() == heads * dim && values.len() == heads * dim, "a row of the layer");
+        let rows = keys.chunks_exact(dim).zip(values.chunks_exact(dim));
+        for (head, (key_row, value_row)) in rows.enumerate() {
+            let (keys, values) = self.head_mut(head);
+            values[slot * dim..][..dim].convert_from_f32_slice(value_row);
+            let mut rounded = [f16::ZERO; 64];
+            for (part, row) in keys.chunks_mut(64 * BLOCK_POSITIONS).zip(key_row.chunks(64)) {
+                let rounded = &mut rounded[..row.len()];
+                rounded.convert_from_f32_slice(row);
+                let lanes = part[slot..].iter_mut().step_by(BLOCK_POSITIONS);
+                lanes.zip(rounded).for_each(|(lane, &mut key)| *lane = key);
+            }
         }
     }
 }
@@ -100,7 +102,7 @@ impl KvStore for KvBlock {
     }
 
     fn bytes(&self) -> usize {
-        2 * (self.keys.len() + self.values.len())
+        2 * self.heads.len()
     }
 }
 
@@ -185,6 +187,6 @@ mod tests {
         let mut expected = KvBlock::new(GEOMETRY);
         expected.write(8, &row(1), &row(2));
         expected.write(9, &row(3), &row(4));
-        assert!(expected.keys == target.keys && expected.values == target.values);
+        assert!(expected.heads == target.heads);
     }
 }

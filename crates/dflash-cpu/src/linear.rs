@@ -8,7 +8,7 @@ use crate::disjoint::Disjoint;
 use crate::inputs::{Inputs, Request};
 use crate::pack::{LANES, MAX_PARTS, Packed, PackedPart};
 use crate::pool::{share, steps};
-use crate::tile::{self, MAX_ROWS, NO_PRODUCTS, Products};
+use crate::tile::{self, MAX_ROWS, NO_PRODUCTS, Products, Tile};
 use crate::{CpuBackend, Isa, host, lanes};
 
 /// Bytes of prepared rows that go together through all weights of a thread, so that they stay in cache.
@@ -82,12 +82,12 @@ fn targets<'a>(
     targets
 }
 
-impl Target<'_> {
+impl<'a> Target<'a> {
     /// The outputs of group `group` in row `row`: fewer in the last group.
     ///
     /// # Safety
     /// No other use of the same outputs at the same time.
-    unsafe fn lanes(&self, row: usize, group: usize) -> &mut [f32] {
+    unsafe fn lanes(&self, row: usize, group: usize) -> &'a mut [f32] {
         let first = group * LANES;
         let width = (self.cols - first).min(LANES);
         // SAFETY: the caller's promise.
@@ -153,9 +153,9 @@ impl Product<'_> {
     ) {
         let mut products = NO_PRODUCTS;
         for group in groups {
-            for rows in steps(rows.clone(), MAX_ROWS) {
-                self.multiply(part, group, &rows, &mut products);
-                for (row, products) in rows.zip(&products) {
+            for tile in tile::tiles(group, rows.clone()) {
+                self.multiply(part, &tile, &mut products);
+                for (row, products) in tile.rows.zip(&products) {
                     // SAFETY: a group of outputs belongs to one thread.
                     unsafe { target.put::<ADD>(row, group, products) };
                 }
@@ -170,10 +170,10 @@ impl Product<'_> {
         let (mut gates, mut ups) = (NO_PRODUCTS, NO_PRODUCTS);
         for chunk in self.chunks() {
             for group in share(gate.groups(), thread, threads) {
-                for rows in steps(chunk.clone(), MAX_ROWS) {
-                    self.multiply(gate, group, &rows, &mut gates);
-                    self.multiply(up, group, &rows, &mut ups);
-                    for ((row, gates), ups) in rows.zip(&gates).zip(&ups) {
+                for tile in tile::tiles(group, chunk.clone()) {
+                    self.multiply(gate, &tile, &mut gates);
+                    self.multiply(up, &tile, &mut ups);
+                    for ((row, gates), ups) in tile.rows.zip(&gates).zip(&ups) {
                         let products = lanes::glu(self.isa, gates, ups);
                         // SAFETY: a group of outputs belongs to one thread.
                         unsafe { target.put::<false>(row, group, &products) };
@@ -183,7 +183,7 @@ impl Product<'_> {
         }
     }
 
-    fn multiply(&self, part: &PackedPart, group: usize, rows: &Range<usize>, out: &mut Products) {
-        tile::multiply(self.isa, part, group, &self.inputs, rows.clone(), out);
+    fn multiply(&self, part: &PackedPart, tile: &Tile, out: &mut Products) {
+        tile::multiply(self.isa, part, &self.inputs, tile, out);
     }
 }

@@ -5,7 +5,7 @@
 pub(crate) const EXP_FLOOR: f32 = -86.6;
 /// Arguments above give infinity, as this one does.
 pub(crate) const EXP_CEILING: f32 = 89.0;
-pub(crate) const LOG2_E: f32 = 1.442_695;
+pub(crate) const LOG2_E: f32 = std::f32::consts::LOG2_E;
 /// Upper and lower part of ln 2; a product of the upper part with an exponent is exact.
 pub(crate) const LN_2_HIGH: f32 = 0.693_145_75;
 pub(crate) const LN_2_LOW: f32 = 1.428_606_8e-6;
@@ -52,11 +52,6 @@ pub(crate) fn exp(x: f32) -> f32 {
     let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, x));
     let scale = (shifted.to_bits() as i32).wrapping_add(EXP_BIAS) << 23;
     horner(&EXP, r) * f32::from_bits(scale as u32)
-}
-
-/// [`exp`] of eight lanes.
-pub(crate) fn exp8(x: &[f32; 8]) -> [f32; 8] {
-    x.map(exp)
 }
 
 /// `x / (1 + e^-x)`.
@@ -133,7 +128,6 @@ mod tests {
             assert_eq!(exp(x), f32::INFINITY, "{x}");
         }
         assert!(exp(f32::NAN).is_nan() && exp(-f32::NAN).is_nan());
-        assert_eq!(exp8(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0])[5], exp(5.0));
     }
 
     #[test]

@@ -14,6 +14,33 @@ pub(crate) struct QuantBlock {
     pub(crate) total: i32,
 }
 
+/// A [`QuantBlock`] in sixteen bits, as weights of eight bits take it: of every four elements the even ones,
+/// then the odd ones.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct WideBlock {
+    /// Elements 0, 2, 1, 3, 4, 6, 5, 7, ...
+    pub(crate) q: [i16; BLOCK],
+    /// [`QuantBlock::scale`].
+    pub(crate) scale: f32,
+    /// [`QuantBlock::sum`].
+    pub(crate) sum: f32,
+    /// [`QuantBlock::total`].
+    pub(crate) total: i32,
+}
+
+impl WideBlock {
+    /// The same block, wider.
+    #[inline(always)]
+    pub(crate) fn of(block: &QuantBlock) -> Self {
+        let mut q = [0; BLOCK];
+        for (wide, narrow) in q.as_chunks_mut::<4>().0.iter_mut().zip(block.q.as_chunks::<4>().0) {
+            *wide = [narrow[0], narrow[2], narrow[1], narrow[3]].map(i16::from);
+        }
+        Self { q, scale: block.scale, sum: block.sum, total: block.total }
+    }
+}
+
 /// Blocks whose magnitudes stay below count as zero, since their reciprocal would overflow.
 const TINY: f32 = 1e-30;
 

@@ -2,7 +2,7 @@
 //! compiled for every instruction set, so all of them give the same bits.
 
 use crate::Isa;
-use crate::quantize::{QuantBlock, quantize};
+use crate::quantize::{QuantBlock, WideBlock, quantize};
 
 /// Lanes of a sum of squares.
 const LANES: usize = 16;
@@ -10,19 +10,22 @@ const LANES: usize = 16;
 /// Gain and epsilon of an RMS norm.
 pub(crate) type Norm<'a> = (&'a [f32], f32);
 
-/// Writes `x`, normalised if asked for, to `values`, and quantised to `blocks`. Either may be empty, but a
-/// norm needs `values`.
-pub(crate) fn prepare(
-    isa: Isa,
-    x: &[f32],
-    norm: Option<Norm<'_>>,
-    values: &mut [f32],
-    blocks: &mut [QuantBlock],
-) {
+/// Where the forms of a row go; what nobody reads is empty, but a norm needs `values`.
+pub(crate) struct Prepared<'a> {
+    /// The row, normalised.
+    pub(crate) values: &'a mut [f32],
+    /// Quantised.
+    pub(crate) blocks: &'a mut [QuantBlock],
+    /// Quantised, in sixteen bits.
+    pub(crate) wide: &'a mut [WideBlock],
+}
+
+/// Prepares one row.
+pub(crate) fn prepare(isa: Isa, x: &[f32], norm: Option<Norm<'_>>, out: Prepared<'_>) {
     match isa {
-        Isa::Scalar => prepare_row(x, norm, values, blocks),
+        Isa::Scalar => prepare_row(x, norm, out),
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => crate::avx2::rows::prepare(x, norm, values, blocks),
+        Isa::Avx2 => crate::avx2::rows::prepare(x, norm, out),
         #[cfg(not(target_arch = "x86_64"))]
         Isa::Avx2 => unreachable!("not on this machine"),
     }
@@ -30,19 +33,24 @@ pub(crate) fn prepare(
 
 /// The body of [`prepare`].
 #[inline(always)]
-pub(crate) fn prepare_row(x: &[f32], norm: Option<Norm<'_>>, values: &mut [f32], blocks: &mut [QuantBlock]) {
+pub(crate) fn prepare_row(x: &[f32], norm: Option<Norm<'_>>, out: Prepared<'_>) {
+    let Prepared { values, blocks, wide } = out;
     match norm {
         Some(norm) => normalize(x, norm, values),
-        None if values.is_empty() => return quantize_row(x, blocks),
+        None if values.is_empty() => return quantize_row(x, blocks, wide),
         None => values.copy_from_slice(x),
     }
-    quantize_row(values, blocks);
+    quantize_row(values, blocks, wide);
 }
 
 #[inline(always)]
-fn quantize_row(x: &[f32], blocks: &mut [QuantBlock]) {
-    for (block, x) in blocks.iter_mut().zip(x.as_chunks().0) {
+fn quantize_row(x: &[f32], blocks: &mut [QuantBlock], wide: &mut [WideBlock]) {
+    let x = x.as_chunks().0;
+    for (block, x) in blocks.iter_mut().zip(x) {
         *block = quantize(x);
+    }
+    for (block, x) in wide.iter_mut().zip(x) {
+        *block = WideBlock::of(&quantize(x));
     }
 }
 

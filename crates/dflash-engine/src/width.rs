@@ -111,7 +111,7 @@ impl Adaptive {
         let acceptance = &self.acceptance[proposer][offer.class];
         let (mut expected, mut reach) = (1.0, 1.0);
         let rates = (2..=limit.min(offer.ids + 1)).map(|width| {
-            reach *= f64::from(acceptance.mean[width - 2]);
+            reach *= f64::from(acceptance.at(width - 2));
             expected += reach;
             (width, expected / self.costs.cycle(Some(proposer), width))
         });
@@ -125,7 +125,7 @@ impl Adaptive {
         let due = probe.plain_steps >= probe.interval;
         if due {
             probe.plain_steps = 0;
-            probe.interval = (probe.interval * 2).min(LAST_PROBE);
+            probe.interval = (probe.interval * 2).clamp(FIRST_PROBE, LAST_PROBE);
         }
         due
     }
@@ -138,9 +138,7 @@ impl WidthPolicy for Adaptive {
         for (index, offer) in offers.iter().enumerate() {
             let Some((width, rate)) = self.best(index, offer, limit) else { continue };
             let plan = Plan { proposer: Some(index), width };
-            if rate > plain {
-                self.probes[index].interval = FIRST_PROBE;
-            } else if self.probe(index) {
+            if rate <= plain && self.probe(index) {
                 return plan;
             }
             if rate > best.1 {
@@ -152,6 +150,11 @@ impl WidthPolicy for Adaptive {
 
     fn record(&mut self, outcome: &Outcome) {
         let Some(proposer) = outcome.proposer else { return };
+        let gained = (outcome.accepted + 1) as f64 * self.costs.cycle(None, 1);
+        if gained > self.costs.cycle(Some(proposer), outcome.width) {
+            // It paid this once, so it may pay again: the next step is a probe.
+            self.probes[proposer].interval = 1;
+        }
         let acceptance = &mut self.acceptance[proposer][outcome.class];
         for position in 0..(outcome.accepted + 1).min(outcome.width - 1) {
             acceptance.see(position, position < outcome.accepted);
@@ -160,7 +163,14 @@ impl WidthPolicy for Adaptive {
 }
 
 impl Acceptance {
+    /// A position never tried is taken to be as good as the last one before it that was.
+    fn at(&self, position: usize) -> f32 {
+        let tried = (0..=position).rev().find(|&position| self.seen[position] > 0.0);
+        self.mean[tried.unwrap_or(0)]
+    }
+
     fn see(&mut self, position: usize, accepted: bool) {
+        self.mean[position] = self.at(position);
         self.seen[position] = (self.seen[position] + 1.0).min(MEMORY);
         let step = 1.0 / (self.seen[position] + PRIOR_WEIGHT);
         self.mean[position] += step * (f32::from(u8::from(accepted)) - self.mean[position]);
@@ -212,7 +222,7 @@ mod tests {
         for costs in [&STEEP[..], &FLAT] {
             let mut policy = adaptive(costs, 0.3);
             let (clock, widths) = run(&mut policy, 2000, |_| 15);
-            assert!(widths[widths.len() / 2..].iter().filter(|&&width| width == 16).count() > 30);
+                assert!(widths[widths.len() / 2..].iter().filter(|&&width| width == 16).count() > 30);
             assert!(clock < 1000.0);
         }
     }

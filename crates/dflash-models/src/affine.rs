@@ -39,6 +39,12 @@ impl AffineMatrix {
         Self { format, rows: values.len() / cols, cols, elements, scales, biases }
     }
 
+    /// Elements, scales and biases as a file would hold them.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> [&[u8]; 3] {
+        [&self.elements, &self.scales, &self.biases]
+    }
+
     /// As a part of a packed weight.
     pub fn part<'a>(&'a self, bias: Option<&'a [f32]>, order: Option<&'a [u32]>) -> Part<'a> {
         let data = PartData::Affine { elements: &self.elements, scales: &self.scales, biases: &self.biases };
@@ -106,6 +112,69 @@ mod tests {
         let fit = Fit::of(&[-1.0, 0.5, 0.25, 0.0], 4);
         assert_eq!((fit.scale, fit.bias), (-1.0 / -10.0, -1.0));
         assert_eq!((fit.element(-1.0), fit.element(0.0), fit.element(0.5)), (0, 10, 15));
+    }
+
+    fn check_vector(quant: DraftQuant, scale: AffineScale, words: &[u32], scales: &[u32], biases: &[u32]) {
+        let values = (0..64).map(|i| ((i * 37 % 101) as f32 - 40.0) / 17.0).collect::<Vec<_>>();
+        let matrix = AffineMatrix::quantize(&values, 64, quant, scale);
+        let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+        assert_eq!(matrix.elements, bytes(words));
+        let stored = |floats: &[u32]| match scale {
+            AffineScale::F32 => bytes(floats),
+            _ => floats.iter().flat_map(|bits| ((bits >> 16) as u16).to_le_bytes()).collect(),
+        };
+        assert_eq!((matrix.scales, matrix.biases), (stored(scales), stored(biases)));
+    }
+
+    /// Bits given by an independent implementation of the same rule.
+    #[test]
+    fn whole_rows_match_known_bits() {
+        let words = [
+            0x6c28_e49f,
+            0x7d39_f5a1,
+            0x9e4a_06c2,
+            0xa06b_27d3,
+            0xb17c_38e4,
+            0xc28d_49f5,
+            0xd39e_5a16,
+            0xe4a0_6b27,
+        ];
+        let quant = DraftQuant { bits: 4, group: 64 };
+        check_vector(quant, AffineScale::F32, &words, &[0xbec8_c8c9], &[0x4061_e1e2]);
+        check_vector(quant, AffineScale::Bf16, &words, &[0xbec9_0000], &[0x4062_0000]);
+        let words = [
+            0xe642_a1ff,
+            0x6ecc_2987,
+            0xf754_b20f,
+            0x7fde_3b99,
+            0x0866_c421,
+            0x91f0_4cab,
+            0x1a78_d633,
+            0xa300_5ebd,
+            0x2a8b_ec44,
+            0xb810_71d2,
+            0x3c9e_ff57,
+            0xca22_83e5,
+            0x4fb0_0869,
+            0xdd35_96f7,
+            0x61c2_1a7b,
+            0xef47_a800,
+        ];
+        let quant = DraftQuant { bits: 8, group: 32 };
+        check_vector(
+            quant,
+            AffineScale::F32,
+            &words,
+            &[0xbcbc_f936, 0xbcb7_6d1a],
+            &[0x4061_e1e2, 0x405e_1e1e],
+        );
+        check_vector(
+            quant,
+            AffineScale::Bf16,
+            &words,
+            &[0xbcbd_0000, 0xbcb7_0000],
+            &[0x4062_0000, 0x405e_0000],
+        );
     }
 
     #[test]

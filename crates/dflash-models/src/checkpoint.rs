@@ -43,8 +43,6 @@ pub struct View<'a> {
 
 /// One matrix `[rows, cols]`, plain or quantised, ready to be packed.
 pub struct Matrix<'a> {
-    /// Module path: the canonical name without `.weight`.
-    pub module: String,
     /// How it is stored.
     pub format: Format,
     /// Output features.
@@ -185,7 +183,7 @@ impl Checkpoint {
         let Element::Plain(format) = view.element else {
             return Err(self.wrong_element(&view, "a float or block format"));
         };
-        Ok(Matrix { module: module.into(), format, rows, cols, data: PartData::Plain(view.bytes) })
+        Ok(Matrix { format, rows, cols, data: PartData::Plain(view.bytes) })
     }
 
     fn affine(&self, module: &str, rows: usize, cols: usize) -> Result<Matrix<'_>, ModelError> {
@@ -204,7 +202,7 @@ impl Checkpoint {
         let format = Format::Affine { bits, group, scale };
         let (elements, scales, biases) = (elements.bytes, scales.bytes, biases.bytes);
         let data = PartData::Affine { elements, scales, biases };
-        Ok(Matrix { module: module.into(), format, rows, cols, data })
+        Ok(Matrix { format, rows, cols, data })
     }
 
     fn plan(&self, module: &str, cols: usize) -> Result<Plan, ModelError> {

@@ -8,6 +8,8 @@
 
 mod affine;
 mod checkpoint;
+#[cfg(test)]
+mod dequant;
 mod draft;
 mod element;
 mod error;

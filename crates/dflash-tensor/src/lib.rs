@@ -10,6 +10,8 @@ mod backend;
 mod batch;
 mod cache;
 mod choice;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod format;
 mod rope;

@@ -10,7 +10,7 @@ mod tiny_llama;
 
 pub use rng::Rng;
 #[cfg(feature = "scripted")]
-pub use scripted::{Script, Scripted};
+pub use scripted::{RandomWidths, Script, Scripted};
 pub use tensor_file::{Dtype, TensorFile};
 pub use tiny_draft::{TinyDraft, TinyLayout};
-pub use tiny_llama::{TinyLlama, TinyRope};
+pub use tiny_llama::{TinyLlama, TinyMlx, TinyRope};

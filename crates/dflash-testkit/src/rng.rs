@@ -24,7 +24,7 @@ impl Rng {
     /// When `end` is zero.
     pub fn below(&mut self, end: u32) -> u32 {
         assert!(end > 0, "an empty range has no number");
-        ((self.bits() >> 32) * u64::from(end) >> 32) as u32
+        (((self.bits() >> 32) * u64::from(end)) >> 32) as u32
     }
 
     /// A number from -1 to 1, near 0 more often: the mean of four uniform ones, scaled to variance 1/3.

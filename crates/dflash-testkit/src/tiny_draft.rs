@@ -150,7 +150,7 @@ impl TinyDraft {
     /// The content of `model.safetensors`.
     pub fn tensors(&self, target: &TinyLlama) -> TensorFile {
         let mut weights =
-            Weights { rng: Rng::new(self.seed), file: TensorFile::default(), dtype: self.dtype };
+            Weights { rng: Rng::new(self.seed), file: TensorFile::default(), dtype: self.dtype, mlx: None };
         weights.matrix("fc.weight", target.hidden, self.taps.len() * target.hidden);
         weights.gain("hidden_norm.weight", target.hidden);
         (0..self.layers).for_each(|layer| self.layer(&mut weights, target, &format!("layers.{layer}")));

@@ -16,6 +16,17 @@ pub enum TinyRope {
     Llama3,
 }
 
+/// Quantisation of a tiny target: matrices and tables hold random elements, scales and biases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TinyMlx {
+    /// Bits of an element: 4 or 8.
+    pub bits: usize,
+    /// Inputs that share a scale and a bias.
+    pub group: usize,
+    /// Writes the values as plain floats instead: the same model without quantisation.
+    pub plain: bool,
+}
+
 /// A seeded random Llama in HF layout. The default has two layers and an untied head.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TinyLlama {
@@ -47,6 +58,8 @@ pub struct TinyLlama {
     pub dtype: Dtype,
     /// `eos_token_id` of config.json.
     pub eos: Vec<u32>,
+    /// MLX affine quantisation.
+    pub mlx: Option<TinyMlx>,
 }
 
 impl Default for TinyLlama {
@@ -66,6 +79,7 @@ impl Default for TinyLlama {
             rope: TinyRope::Default,
             dtype: Dtype::F32,
             eos: vec![2],
+            mlx: None,
         }
     }
 }
@@ -84,6 +98,14 @@ impl TinyLlama {
 
     /// The content of `config.json`.
     pub fn config(&self) -> Value {
+        let mut config = self.plain_config();
+        if let Some(TinyMlx { bits, group, plain: false }) = self.mlx {
+            config["quantization"] = json!({"group_size": group, "bits": bits});
+        }
+        config
+    }
+
+    fn plain_config(&self) -> Value {
         json!({
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
@@ -121,8 +143,12 @@ impl TinyLlama {
 
     /// The content of `model.safetensors`.
     pub fn tensors(&self) -> TensorFile {
-        let mut weights =
-            Weights { rng: Rng::new(self.seed), file: TensorFile::default(), dtype: self.dtype };
+        let mut weights = Weights {
+            rng: Rng::new(self.seed),
+            file: TensorFile::default(),
+            dtype: self.dtype,
+            mlx: self.mlx,
+        };
         let rows = self.vocab + self.padding;
         weights.table("model.embed_tokens.weight", rows, self.hidden);
         (0..self.layers).for_each(|layer| self.layer(&mut weights, &format!("model.layers.{layer}")));
@@ -173,19 +199,52 @@ pub(crate) struct Weights {
     pub(crate) rng: Rng,
     pub(crate) file: TensorFile,
     pub(crate) dtype: Dtype,
+    pub(crate) mlx: Option<TinyMlx>,
 }
 
 impl Weights {
     /// A matrix that keeps the size of its input, roughly.
     pub(crate) fn matrix(&mut self, name: &str, rows: usize, cols: usize) {
-        let values = self.rng.bells(rows * cols, 1.5 / (cols as f32).sqrt());
-        self.file.floats(name, &[rows, cols], &values, self.dtype);
+        self.spread(name, rows, cols, 1.5 / (cols as f32).sqrt());
     }
 
     /// An embedding or head with spread-out rows.
     pub(crate) fn table(&mut self, name: &str, rows: usize, cols: usize) {
-        let values = self.rng.bells(rows * cols, 0.7);
+        self.spread(name, rows, cols, 0.7);
+    }
+
+    fn spread(&mut self, name: &str, rows: usize, cols: usize, scale: f32) {
+        if let Some(mlx) = self.mlx {
+            return self.affine(name, [rows, cols], scale, mlx);
+        }
+        let values = self.rng.bells(rows * cols, scale);
         self.file.floats(name, &[rows, cols], &values, self.dtype);
+    }
+
+    /// A matrix of `scale * element + bias`, with steps that cover about as much as [`Weights::spread`].
+    fn affine(&mut self, name: &str, [rows, cols]: [usize; 2], spread: f32, mlx: TinyMlx) {
+        let TinyMlx { bits, group, plain } = mlx;
+        let levels = 1u32 << bits;
+        let elements = (0..rows * cols).map(|_| self.rng.below(levels) as u8).collect::<Vec<_>>();
+        // Powers of two, exact in every type.
+        let step = 2f32.powi((2.0 * spread / levels as f32).log2().round() as i32);
+        let groups = rows * cols / group;
+        let scales = (0..groups).map(|_| step * [1.0, 0.5][self.rng.below(2) as usize]).collect::<Vec<_>>();
+        let biases = scales.iter().map(|scale| -scale * levels as f32 / 2.0).collect::<Vec<_>>();
+        if plain {
+            let value =
+                |(i, &element): (usize, &u8)| scales[i / group] * f32::from(element) + biases[i / group];
+            let values = elements.iter().enumerate().map(value).collect::<Vec<_>>();
+            return self.file.floats(name, &[rows, cols], &values, self.dtype);
+        }
+        let module = name.strip_suffix(".weight").expect("a matrix");
+        let bytes = match bits {
+            8 => elements,
+            _ => elements.chunks(2).map(|two| two[0] | two[1] << 4).collect(),
+        };
+        self.file.raw(name, "U32", &[rows, cols * bits / 32], &bytes);
+        self.file.floats(&format!("{module}.scales"), &[rows, cols / group], &scales, self.dtype);
+        self.file.floats(&format!("{module}.biases"), &[rows, cols / group], &biases, self.dtype);
     }
 
     /// A gain around one.

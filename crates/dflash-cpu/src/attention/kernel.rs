@@ -48,22 +48,19 @@ pub(crate) struct State<'a> {
 /// the soft cap. Of the visible scores `m` is the maximum, `p = exp(s - m)`; `l` sums `p` over the lanes
 /// `key % 8` and then by a fixed tree, hidden keys giving 0; `o` sums `p * v` over the visible keys in order.
 /// Hidden keys and values are never used, whatever they hold. Then as [`join`].
-///
-/// `next` are the keys that will be read next, fetched meanwhile.
 pub(crate) fn block(
     isa: Isa,
     how: Scoring,
     kv: KvHead<'_>,
-    next: &[f16],
     q: &[f32],
     queries: &[Query],
     state: &mut State<'_>,
 ) {
     #[cfg(target_arch = "x86_64")]
     if isa == Isa::Avx2 && how.dim.is_multiple_of(8) {
-        return crate::avx2::attention::block(how, kv, next, q, queries, state);
+        return crate::avx2::attention::block(how, kv, q, queries, state);
     }
-    let _ = (isa, next);
+    let _ = isa;
     crate::scalar::attention::block(how, kv, q, queries, state);
 }
 

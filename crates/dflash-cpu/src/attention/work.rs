@@ -1,7 +1,6 @@
 //! One task: the rows of a tile attend to the blocks of some runs, in order of position.
 
 use dflash_tensor::{AttentionSpec, BLOCK_POSITIONS, Batch, KvCache, SeqCache, Shape, Span};
-use half::f16;
 
 use super::kernel::{self, KvHead, Query, Scoring, State};
 use super::path::PathBlock;
@@ -145,9 +144,7 @@ fn attend_block(call: &Call<'_>, tile: &Tile, block: usize, scratch: &mut Scratc
     let store = call.cache(tile).block(block).expect("a visible block is kept");
     let store = KvBlock::of(store);
     let head = KvHead { keys: store.keys(tile.kv_head), values: store.values(tile.kv_head) };
-    let next =
-        call.cache(tile).block(block + 1).map_or(head.keys, |next| KvBlock::of(next).keys(tile.kv_head));
-    run_kernel(call, head, next, &scratch.queries, &mut scratch.run);
+    run_kernel(call, head, &scratch.queries, &mut scratch.run);
 }
 
 /// Each row of a tree sees a block of its own: the committed keys and those of its path.
@@ -161,7 +158,7 @@ fn attend_path(call: &Call<'_>, tile: &Tile, block: usize, scratch: &mut Scratch
             let position = call.plan.rows[row].position;
             scratch.path.gather(cache, span, row - span.first_row, position);
             let head = scratch.path.head();
-            run_kernel(call, head, head.keys, &scratch.queries, &mut scratch.run);
+            run_kernel(call, head, &scratch.queries, &mut scratch.run);
         }
     }
 }
@@ -178,7 +175,7 @@ fn push(call: &Call<'_>, tile: &Tile, row: usize, block: usize, queries: &mut Ve
     queries.extend((0..call.group()).map(query));
 }
 
-fn run_kernel(call: &Call<'_>, head: KvHead<'_>, next: &[f16], queries: &[Query], run: &mut Softmax) {
+fn run_kernel(call: &Call<'_>, head: KvHead<'_>, queries: &[Query], run: &mut Softmax) {
     let how = Scoring { dim: call.dim(), scale: call.spec.scale, softcap: call.spec.softcap };
-    kernel::block(call.isa, how, head, next, call.q, queries, &mut run.state());
+    kernel::block(call.isa, how, head, call.q, queries, &mut run.state());
 }

@@ -1,11 +1,12 @@
 use std::arch::x86_64::*;
 
-use crate::quantize::QuantBlock;
+use crate::quantize::WideBlock;
 
 /// Integer sums of a block of signed bytes, a lane per output row.
 ///
-/// A lane of vector `v` holds inputs `4v..4v+4`. The sign of a weight moves to the activation, so that the
-/// weight is unsigned: `128 * 127 * 2` fits 16 bits.
+/// A lane of vector `v` holds inputs `4v..4v+4`. Both sides are widened to 16 bits, the weights here, once
+/// for all rows. Moving signs to the activations instead, to multiply bytes, takes more of the two ports
+/// that multiply.
 ///
 /// # Safety
 /// `weights` has 512 bytes, every one of `rows` a block.
@@ -13,25 +14,38 @@ use crate::quantize::QuantBlock;
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn byte_sums<const R: usize>(
     weights: *const u8,
-    rows: [*const QuantBlock; R],
+    rows: [*const WideBlock; R],
 ) -> [[__m256i; 2]; R] {
-    let ones = _mm256_set1_epi16(1);
     let mut sums = [[_mm256_setzero_si256(); 2]; R];
     for v in 0..8 {
-        let (mut signed, mut size) = ([ones; 2], [ones; 2]);
+        let (mut even, mut odd) = ([sums[0][0]; 2], [sums[0][0]; 2]);
         for half in 0..2 {
             // SAFETY: vectors `2v` and `2v+1` of sixteen lie in the block.
-            signed[half] = unsafe { _mm256_loadu_si256(weights.cast::<__m256i>().add(2 * v + half)) };
-            size[half] = _mm256_abs_epi8(signed[half]);
+            let bytes = unsafe { _mm256_loadu_si256(weights.cast::<__m256i>().add(2 * v + half)) };
+            even[half] = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(bytes));
+            odd[half] = _mm256_srai_epi16::<8>(bytes);
         }
         for r in 0..R {
-            // SAFETY: the run of four lies in the 32 elements of the block.
-            let x = unsafe { super::run(rows[r], v) };
+            // SAFETY: both pairs lie in the 32 elements of the block.
+            let (x_even, x_odd) = unsafe { (pair(rows[r], 2 * v), pair(rows[r], 2 * v + 1)) };
             for half in 0..2 {
-                let pairs = _mm256_maddubs_epi16(size[half], _mm256_sign_epi8(x, signed[half]));
-                sums[r][half] = _mm256_add_epi32(sums[r][half], _mm256_madd_epi16(pairs, ones));
+                let even = _mm256_madd_epi16(even[half], x_even);
+                let odd = _mm256_madd_epi16(odd[half], x_odd);
+                sums[r][half] = _mm256_add_epi32(_mm256_add_epi32(sums[r][half], even), odd);
             }
         }
+        super::hold(&mut sums);
     }
     sums
+}
+
+/// Pair `index` of a block in every lane.
+///
+/// # Safety
+/// `block` is readable and `index` below 16.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn pair(block: *const WideBlock, index: usize) -> __m256i {
+    // SAFETY: `q` begins the block, and pair `index` lies in its 64 bytes.
+    _mm256_set1_epi32(unsafe { block.cast::<i32>().add(index).read_unaligned() })
 }

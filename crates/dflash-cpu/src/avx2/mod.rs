@@ -14,4 +14,4 @@ mod scale;
 
 pub(crate) use lanes::{glu, sum_exp};
 pub(crate) use multiply::multiply;
-use multiply::{prefetch, run, store};
+use multiply::{fetch, hold, store};

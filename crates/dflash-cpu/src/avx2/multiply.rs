@@ -1,5 +1,5 @@
+use std::arch::asm;
 use std::arch::x86_64::*;
-use std::ops::Range;
 
 use dflash_tensor::AffineScale;
 
@@ -8,18 +8,11 @@ use super::scale::{Brain, Half, Single, Widen};
 use super::{float, quant};
 use crate::inputs::Inputs;
 use crate::pack::{Kind, PackedPart};
-use crate::quantize::QuantBlock;
-use crate::tile::Products;
+use crate::tile::{Products, Tile};
 
 /// [`crate::tile::multiply`], before the bias.
-pub(crate) fn multiply(
-    part: &PackedPart,
-    group: usize,
-    inputs: &Inputs<'_>,
-    rows: Range<usize>,
-    out: &mut Products,
-) {
-    let call = Call { kind: part.kind, weights: part.group(group), inputs, rows, out };
+pub(crate) fn multiply(part: &PackedPart, inputs: &Inputs<'_>, tile: &Tile, out: &mut Products) {
+    let call = Call { kind: part.kind, weights: part.group(tile.group), inputs, tile, out };
     match part.kind {
         Kind::F32 => call.float::<Single>(),
         Kind::F16 => call.float::<Half>(),
@@ -39,18 +32,21 @@ struct Call<'a> {
     kind: Kind,
     weights: &'a [u8],
     inputs: &'a Inputs<'a>,
-    rows: Range<usize>,
+    tile: &'a Tile,
     out: &'a mut Products,
 }
 
 /// Calls `$module::multiply::<$type, rows>` with the number of rows as a constant.
 macro_rules! fixed {
     ($rows:expr, $module:ident, $type:ty, $arguments:tt) => {
-        // SAFETY: a backend with these kernels exists only where the features do.
         match $rows {
+            // SAFETY: a backend with these kernels exists only where the features do.
             1 => unsafe { fixed!(@ $module, $type, 1, $arguments) },
+            // SAFETY: a backend with these kernels exists only where the features do.
             2 => unsafe { fixed!(@ $module, $type, 2, $arguments) },
+            // SAFETY: a backend with these kernels exists only where the features do.
             3 => unsafe { fixed!(@ $module, $type, 3, $arguments) },
+            // SAFETY: a backend with these kernels exists only where the features do.
             4 => unsafe { fixed!(@ $module, $type, 4, $arguments) },
             rows => unreachable!("a tile of {rows} rows"),
         }
@@ -62,13 +58,13 @@ macro_rules! fixed {
 
 impl Call<'_> {
     fn float<W: Widen>(self) {
-        let Self { weights, inputs, rows, out, .. } = self;
-        fixed!(rows.len(), float, W, (weights, inputs, rows.start, out));
+        let Self { weights, inputs, tile, out, .. } = self;
+        fixed!(tile.rows.len(), float, W, (weights, inputs, tile, out));
     }
 
     fn quant<Q: Quant>(self) {
-        let Self { kind, weights, inputs, rows, out } = self;
-        fixed!(rows.len(), quant, Q, (kind, weights, inputs, rows.start, out));
+        let Self { kind, weights, inputs, tile, out } = self;
+        fixed!(tile.rows.len(), quant, Q, (kind, weights, inputs, tile, out));
     }
 }
 
@@ -85,27 +81,24 @@ pub(super) fn store<const R: usize>(sums: &[[__m256; 2]; R], out: &mut Products)
     }
 }
 
-/// Activations `4*index..4*index+4` of a block in every lane.
-///
-/// # Safety
-/// `block` is readable and `index` below 8.
+/// Holds the sums of all rows in registers at this point. Left alone the compiler takes row after row, and
+/// then keeps the unpacked weights of a whole block on the stack and reads them again for every row.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) unsafe fn run(block: *const QuantBlock, index: usize) -> __m256i {
-    // SAFETY: `q` begins the block, and run `index` lies in its 32 bytes.
-    _mm256_set1_epi32(unsafe { block.cast::<i32>().add(index).read_unaligned() })
+pub(super) fn hold<const R: usize>(sums: &mut [[__m256i; 2]; R]) {
+    for sum in sums.as_flattened_mut() {
+        // SAFETY: no instruction at all.
+        unsafe { asm!("/* {0} */", inout(ymm_reg) * sum, options(nomem, nostack, preserves_flags)) };
+    }
 }
 
-/// How far ahead weights are fetched. The machine's own prefetching ends at pages and begins anew for every
-/// group, which left a single row at half of the bandwidth and did not overlap reading with several rows.
-const AHEAD: usize = 2048;
-
-/// Asks for the `bytes` bytes that are read [`AHEAD`] bytes after `position`.
+/// Asks for the `bytes` bytes that lie as far behind `position` as the next group.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn prefetch(position: *const u8, bytes: usize) {
+pub(super) fn fetch(position: *const u8, group: usize, bytes: usize) {
+    let position = position.wrapping_add(group);
     for line in (0..bytes).step_by(64) {
         // It never faults, wherever it points.
-        _mm_prefetch::<_MM_HINT_T0>(position.wrapping_add(AHEAD + line).cast());
+        _mm_prefetch::<_MM_HINT_T1>(position.wrapping_add(line).cast());
     }
 }

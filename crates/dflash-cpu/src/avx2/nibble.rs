@@ -27,17 +27,29 @@ pub(super) unsafe fn nibble_sums<const R: usize>(
         }
         for r in 0..R {
             // SAFETY: both runs of four lie in the 32 elements of the block.
-            let (x_low, x_high) = unsafe { (super::run(rows[r], v), super::run(rows[r], v + 4)) };
+            let (x_low, x_high) = unsafe { (run(rows[r], v), run(rows[r], v + 4)) };
             for half in 0..2 {
                 let low = _mm256_maddubs_epi16(low[half], x_low);
                 let high = _mm256_maddubs_epi16(high[half], x_high);
                 sums[r][half] = _mm256_add_epi16(_mm256_add_epi16(sums[r][half], low), high);
             }
         }
+        super::hold(&mut sums);
     }
     let ones = _mm256_set1_epi16(1);
     for sum in sums.as_flattened_mut() {
         *sum = _mm256_madd_epi16(*sum, ones);
     }
     sums
+}
+
+/// Activations `4*index..4*index+4` of a block in every lane.
+///
+/// # Safety
+/// `block` is readable and `index` below 8.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn run(block: *const QuantBlock, index: usize) -> __m256i {
+    // SAFETY: `q` begins the block, and run `index` lies in its 32 bytes.
+    _mm256_set1_epi32(unsafe { block.cast::<i32>().add(index).read_unaligned() })
 }

@@ -117,14 +117,19 @@ impl Kind {
         }
     }
 
-    /// Whether a unit ends in a minimum.
+    /// Whether a unit has a minimum.
     pub(crate) fn has_min(self) -> bool {
         matches!(self, Self::AffineNibble { .. } | Self::AffineByte { .. })
     }
 
-    /// Bytes of a unit of one row: elements, scale, minimum.
+    /// Bytes of a unit of one row: scale, minimum, elements.
     pub(crate) fn unit_bytes(self) -> usize {
-        self.element_bytes() + self.scale_bytes() * (1 + usize::from(self.has_min()))
+        self.head_bytes() + self.element_bytes()
+    }
+
+    /// Bytes of scale and minimum of one row.
+    pub(crate) fn head_bytes(self) -> usize {
+        self.scale_bytes() * (1 + usize::from(self.has_min()))
     }
 
     /// Units of one row that are moved together: many floats, one quantised unit.

@@ -2,20 +2,18 @@ use super::{Kind, LANES};
 
 /// Writes a cell of one row (floats, or one quantised unit) into lane `lane` of a group.
 pub(super) fn scatter(kind: Kind, group: &mut [u8], lane: usize, cell: &[u8]) {
-    let scales = kind.unit_bytes() - kind.element_bytes();
-    let (elements, scales) = cell.split_at(cell.len() - scales);
-    let (group_elements, group_scales) = group.split_at_mut(elements.len() * LANES);
+    let (head, elements) = cell.split_at(kind.head_bytes());
+    let (group_head, group_elements) = group.split_at_mut(head.len() * LANES);
+    scatter_runs(kind.scale_bytes(), group_head, lane, head);
     scatter_runs(kind.run_bytes(), group_elements, lane, elements);
-    scatter_runs(kind.scale_bytes(), group_scales, lane, scales);
 }
 
 /// Reads a cell from lane `lane` of a group.
 pub(super) fn collect(kind: Kind, group: &[u8], lane: usize, cell: &mut [u8]) {
-    let elements = cell.len() - (kind.unit_bytes() - kind.element_bytes());
-    let (elements, scales) = cell.split_at_mut(elements);
-    let (group_elements, group_scales) = group.split_at(elements.len() * LANES);
+    let (head, elements) = cell.split_at_mut(kind.head_bytes());
+    let (group_head, group_elements) = group.split_at(head.len() * LANES);
+    collect_runs(kind.scale_bytes(), group_head, lane, head);
     collect_runs(kind.run_bytes(), group_elements, lane, elements);
-    collect_runs(kind.scale_bytes(), group_scales, lane, scales);
 }
 
 fn scatter_runs(width: usize, group: &mut [u8], lane: usize, cell: &[u8]) {

@@ -2,7 +2,8 @@
 //!
 //! Sixteen output rows (a group) are interleaved, so that lane `r` of a vector belongs to output row `r` and
 //! the sum over the inputs never leaves its lane; eight of them would read the activations twice as often. A row alone, before it is interleaved, is a sequence of
-//! [units](Kind::unit_cols): quantised elements first, then the scale, then the minimum.
+//! [units](Kind::unit_cols): the scale, the minimum, then the quantised elements, in the order in which they
+//! are read, since a machine's own prefetching follows ascending addresses only.
 
 mod kind;
 mod lanes;

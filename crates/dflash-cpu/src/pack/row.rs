@@ -4,10 +4,8 @@ use super::Kind;
 
 /// The file's side of packing: units of rows as the packed form wants them.
 pub(super) enum Source<'a> {
-    /// Elements as they are.
-    Float { bytes: &'a [u8], row: usize, width: usize },
-    /// GGUF blocks: scales first in the file, last in a unit.
-    Blocks { bytes: &'a [u8], row: usize, block: usize, scales: usize },
+    /// Floats and GGUF blocks, which are units as they stand.
+    Plain { bytes: &'a [u8], row: usize, unit: usize },
     /// MLX affine.
     Affine { elements: &'a [u8], scales: &'a [u8], biases: &'a [u8], row: usize, kind: Kind },
 }
@@ -18,12 +16,8 @@ impl<'a> Source<'a> {
         let (format, row) = (part.format, part.format.row_bytes(part.cols));
         let unsupported = BackendError::UnsupportedFormat(format);
         match (part.data, format) {
-            (PartData::Plain(bytes), Format::F32 | Format::F16 | Format::Bf16) => {
-                Ok(Self::Float { bytes, row, width: format.block_bytes() })
-            }
-            (PartData::Plain(bytes), Format::Q8_0 | Format::Q4_0 | Format::Q4_1) => {
-                let scales = if format == Format::Q4_1 { 4 } else { 2 };
-                Ok(Self::Blocks { bytes, row, block: format.block_bytes(), scales })
+            (PartData::Plain(bytes), _) if !matches!(format, Format::Affine { .. }) => {
+                Ok(Self::Plain { bytes, row, unit: format.block_bytes() })
             }
             (PartData::Affine { elements, scales, biases }, Format::Affine { .. }) => {
                 let kind = Kind::of(format).ok_or(unsupported)?;
@@ -36,22 +30,17 @@ impl<'a> Source<'a> {
     /// Writes unit `unit` of row `index` of the file; of floats as many as fill `out`.
     pub(super) fn read(&self, index: usize, unit: usize, out: &mut [u8]) {
         match *self {
-            Self::Float { bytes, row, width } => {
+            Self::Plain { bytes, row, unit: width } => {
                 out.copy_from_slice(&bytes[index * row + unit * width..][..out.len()]);
-            }
-            Self::Blocks { bytes, row, block, scales } => {
-                let (head, elements) = bytes[index * row + unit * block..][..block].split_at(scales);
-                out[..elements.len()].copy_from_slice(elements);
-                out[elements.len()..].copy_from_slice(head);
             }
             Self::Affine { elements, scales, biases, row, kind } => {
                 let (width, file_unit) = (kind.scale_bytes(), kind.element_bytes());
                 let units = row / file_unit;
-                let (target, tail) = out.split_at_mut(file_unit);
+                let (head, target) = out.split_at_mut(kind.head_bytes());
                 affine_elements(kind, &elements[index * row + unit * file_unit..][..file_unit], target);
                 let scale_at = (index * units + unit) * width;
-                tail[..width].copy_from_slice(&scales[scale_at..][..width]);
-                tail[width..].copy_from_slice(&biases[scale_at..][..width]);
+                head[..width].copy_from_slice(&scales[scale_at..][..width]);
+                head[width..].copy_from_slice(&biases[scale_at..][..width]);
             }
         }
     }

@@ -4,32 +4,27 @@ pub(crate) mod attention;
 mod float;
 mod quant;
 
-use std::ops::Range;
-
 use half::{bf16, f16};
 
 use crate::inputs::Inputs;
 use crate::pack::{LANES, PackedPart};
-use crate::tile::Products;
+use crate::tile::{Products, Tile};
 
 /// [`crate::tile::multiply`], before the bias.
-pub(crate) fn multiply(
-    part: &PackedPart,
-    group: usize,
-    inputs: &Inputs<'_>,
-    rows: Range<usize>,
-    out: &mut Products,
-) {
-    let weights = part.group(group);
-    for (row, out) in rows.zip(out) {
+pub(crate) fn multiply(part: &PackedPart, inputs: &Inputs<'_>, tile: &Tile, out: &mut Products) {
+    let weights = part.group(tile.group);
+    for (row, out) in tile.rows.clone().zip(out) {
         *out = dot(part, weights, inputs, row);
     }
 }
 
 fn dot(part: &PackedPart, weights: &[u8], inputs: &Inputs<'_>, row: usize) -> [f32; LANES] {
     if part.kind.is_quantized() {
-        let blocks = inputs.row_blocks();
-        quant::dot(part.kind, weights, &inputs.blocks[row * blocks..][..blocks])
+        let blocks = row * inputs.row_blocks()..(row + 1) * inputs.row_blocks();
+        match part.kind.is_nibble() {
+            true => quant::nibbles(part.kind, weights, &inputs.blocks[blocks]),
+            false => quant::bytes(part.kind, weights, &inputs.wide[blocks]),
+        }
     } else {
         float::dot(part.kind, weights, &inputs.values[row * inputs.cols..][..inputs.cols])
     }

@@ -2,33 +2,66 @@ use dflash_tensor::AffineScale;
 
 use super::{bf16_lane, f16_lane, f32_lane};
 use crate::pack::{Kind, LANES};
-use crate::quantize::QuantBlock;
+use crate::quantize::{QuantBlock, WideBlock};
 
-/// The outputs of a group for one input row. A block's sum is an exact integer; scaled sums are added in block order,
-/// each followed by its minimum.
-pub(super) fn dot(kind: Kind, weights: &[u8], x: &[QuantBlock]) -> [f32; LANES] {
+/// The outputs of a group of four-bit weights for one input row.
+pub(super) fn nibbles(kind: Kind, weights: &[u8], x: &[QuantBlock]) -> [f32; LANES] {
+    dot(kind, weights, x, |elements, x| Sums {
+        lanes: nibble_sums(elements, x),
+        scale: x.scale,
+        sum: x.sum,
+        total: x.total,
+    })
+}
+
+/// The outputs of a group of eight-bit weights for one input row.
+pub(super) fn bytes(kind: Kind, weights: &[u8], x: &[WideBlock]) -> [f32; LANES] {
+    dot(kind, weights, x, |elements, x| Sums {
+        lanes: byte_sums(elements, x),
+        scale: x.scale,
+        sum: x.sum,
+        total: x.total,
+    })
+}
+
+/// Integer sums of a block, and the numbers of its activations.
+struct Sums {
+    lanes: [i32; LANES],
+    scale: f32,
+    sum: f32,
+    total: i32,
+}
+
+/// A block's sum is an exact integer; scaled sums are added in block order, each followed by its minimum.
+#[inline(always)]
+fn dot<B>(kind: Kind, weights: &[u8], x: &[B], sums: impl Fn(&[u8], &B) -> Sums) -> [f32; LANES] {
     let mut lanes = [0.0_f32; LANES];
     let blocks = kind.unit_blocks();
     for (unit, x) in weights.chunks_exact(kind.unit_bytes() * LANES).zip(x.chunks_exact(blocks)) {
-        let (elements, scales) = unit.split_at(kind.element_bytes() * LANES);
+        let (scales, elements) = unit.split_at(kind.head_bytes() * LANES);
         let scale = widen(kind, scales);
         let min = kind.has_min().then(|| widen(kind, &scales[kind.scale_bytes() * LANES..]));
         for (elements, x) in elements.chunks_exact(elements.len() / blocks).zip(x) {
-            add_block(&mut lanes, kind, elements, &scale, x);
-            if let Some(min) = &min {
-                lanes.iter_mut().zip(min).for_each(|(lane, min)| *lane = min.mul_add(x.sum, *lane));
-            }
+            add_block(&mut lanes, kind.zero(), &scale, min.as_ref(), &sums(elements, x));
         }
     }
     lanes
 }
 
 #[inline(always)]
-fn add_block(lanes: &mut [f32; LANES], kind: Kind, elements: &[u8], scale: &[f32; LANES], x: &QuantBlock) {
-    let sums = if kind.is_nibble() { nibble_sums(elements, x) } else { byte_sums(elements, x) };
-    for ((lane, sum), scale) in lanes.iter_mut().zip(sums).zip(scale) {
-        let sum = (sum + kind.zero() * x.total) as f32;
+fn add_block(
+    lanes: &mut [f32; LANES],
+    zero: i32,
+    scale: &[f32; LANES],
+    min: Option<&[f32; LANES]>,
+    x: &Sums,
+) {
+    for ((lane, sum), scale) in lanes.iter_mut().zip(x.lanes).zip(scale) {
+        let sum = (sum + zero * x.total) as f32;
         *lane = sum.mul_add(scale * x.scale, *lane);
+    }
+    for (lane, min) in lanes.iter_mut().zip(min.into_iter().flatten()) {
+        *lane = min.mul_add(x.sum, *lane);
     }
 }
 
@@ -45,12 +78,13 @@ fn nibble_sums(elements: &[u8], x: &QuantBlock) -> [i32; LANES] {
     sums
 }
 
-/// Vector `v` holds inputs `4v..4v+4`.
-fn byte_sums(elements: &[u8], x: &QuantBlock) -> [i32; LANES] {
+/// Vector `v` holds inputs `4v..4v+4`; the activations have even ones before odd ones.
+fn byte_sums(elements: &[u8], x: &WideBlock) -> [i32; LANES] {
     let mut sums = [0; LANES];
-    for (vector, bytes) in elements.chunks_exact(4 * LANES).enumerate() {
-        for (i, &byte) in bytes.iter().enumerate() {
-            sums[i / 4] += i32::from(byte as i8) * i32::from(x.q[4 * vector + i % 4]);
+    for (bytes, x) in elements.chunks_exact(4 * LANES).zip(x.q.as_chunks::<4>().0) {
+        for (sum, lane) in sums.iter_mut().zip(bytes.as_chunks::<4>().0) {
+            let x = [x[0], x[2], x[1], x[3]];
+            *sum += lane.iter().zip(x).map(|(&byte, x)| i32::from(byte as i8) * i32::from(x)).sum::<i32>();
         }
     }
     sums

@@ -124,8 +124,10 @@ impl LlamaConfig {
         metadata: &Metadata,
         vocab: usize,
         factors: impl FnOnce(usize) -> Result<Option<Vec<f32>>, ModelError>,
+        notes: &mut Vec<String>,
     ) -> Result<Self, ModelError> {
         refuse_gguf(metadata)?;
+        notes.extend(note_unread_gguf(metadata));
         let key = |name: &str| format!("llama.{name}");
         let size = |name: &str| metadata.required_size(&key(name));
         let (hidden, heads) = (size("embedding_length")?, size("attention.head_count")?);
@@ -223,6 +225,34 @@ fn gguf_factor(metadata: &Metadata) -> Result<f32, ModelError> {
         Some(_) => Err(metadata.bad(key, "a positive number")),
         None => Err(metadata.missing(key)),
     }
+}
+
+/// Keys that are read, or that repeat what tensors say.
+const GGUF_READ: &[&str] = &[
+    "attention.head_count",
+    "attention.head_count_kv",
+    "attention.key_length",
+    "attention.layer_norm_rms_epsilon",
+    "attention.value_length",
+    "block_count",
+    "context_length",
+    "embedding_length",
+    "feed_forward_length",
+    "rope.dimension_count",
+    "rope.freq_base",
+    "rope.scaling.factor",
+    "rope.scaling.original_context_length",
+    "rope.scaling.type",
+    "vocab_size",
+];
+
+fn note_unread_gguf(metadata: &Metadata) -> Option<String> {
+    let known = |key: &str| {
+        GGUF_CHANGES.iter().any(|(change, _)| *change == key)
+            || key.strip_prefix("llama.").is_none_or(|name| GGUF_READ.contains(&name))
+    };
+    let unread = metadata.keys().filter(|key| !known(key)).collect::<Vec<_>>();
+    (!unread.is_empty()).then(|| format!("GGUF keys that are not read: {}", unread.join(", ")))
 }
 
 /// Keys of relatives that share the architecture name, with the value that changes nothing.

@@ -33,7 +33,12 @@ pub(crate) fn from_gguf(
 ) -> Result<Box<dyn Target>, ModelError> {
     let metadata = gguf.metadata.clone();
     let checkpoint = Checkpoint::from_gguf(gguf, canonical)?;
-    let config = LlamaConfig::from_gguf(&metadata, vocabulary.tokens.len(), |dim| factors(&checkpoint, dim))?;
+    let config = LlamaConfig::from_gguf(
+        &metadata,
+        vocabulary.tokens.len(),
+        |dim| factors(&checkpoint, dim),
+        &mut context.notes,
+    )?;
     load(&checkpoint, config, vocabulary.stop_ids(), context)
 }
 

@@ -13,8 +13,12 @@ fn poisoned(spec: &AttentionSpec) -> Box<dyn KvStore> {
 /// Makes the blocks that will be used, full of NaN.
 fn poison_unused(spec: &AttentionSpec, cache: &mut SeqCache, blocks: usize) {
     let cache = cache.layer_mut(0).kv_mut();
-    (0..blocks).for_each(|block| drop(cache.block_mut(block, || poisoned(spec)).bytes()));
-    (0..2).for_each(|block| drop(cache.tree_block_mut(block, || poisoned(spec)).bytes()));
+    for block in 0..blocks {
+        cache.block_mut(block, || poisoned(spec));
+    }
+    for block in 0..2 {
+        cache.tree_block_mut(block, || poisoned(spec));
+    }
 }
 
 /// Overwrites committed positions that no row sees.

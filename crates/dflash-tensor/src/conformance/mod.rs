@@ -1,0 +1,41 @@
+//! What every backend is held to: each operation against an oracle in f64 that is written from the docs of
+//! [`Backend`] alone, and the laws of row invariance. A backend's tests call [`run_all`].
+//!
+//! A violation panics with what was computed and what was expected.
+
+mod attention;
+mod choose;
+mod data;
+mod decode;
+mod laws;
+mod linear;
+mod rows;
+
+pub use attention::attention;
+pub use choose::{choose, logits};
+pub use decode::FORMATS;
+pub use laws::{attention_laws, linear_laws};
+pub use linear::{linear, pack_errors};
+pub use rows::{copy, embed, gather, rms_norm, tensors};
+
+use crate::Backend;
+
+/// Runs the whole suite.
+///
+/// # Panics
+/// When the backend breaks its contract.
+pub fn run_all(backend: &dyn Backend) {
+    tensors(backend);
+    copy(backend);
+    rms_norm(backend);
+    pack_errors(backend);
+    linear(backend);
+    logits(backend);
+    choose(backend);
+    gather(backend);
+    embed(backend);
+    attention(backend);
+    linear_laws(backend);
+    attention_laws(backend);
+    backend.sync().expect("no device error at the end of the suite");
+}
