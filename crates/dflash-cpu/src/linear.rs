@@ -153,7 +153,7 @@ impl Product<'_> {
     ) {
         let mut products = NO_PRODUCTS;
         for group in groups {
-            for tile in tile::tiles(group, rows.clone()) {
+            for tile in tile::tiles(part, group, &self.inputs, rows.clone()) {
                 self.multiply(part, &tile, &mut products);
                 for (row, products) in tile.rows.zip(&products) {
                     // SAFETY: a group of outputs belongs to one thread.
@@ -170,7 +170,7 @@ impl Product<'_> {
         let (mut gates, mut ups) = (NO_PRODUCTS, NO_PRODUCTS);
         for chunk in self.chunks() {
             for group in share(gate.groups(), thread, threads) {
-                for tile in tile::tiles(group, chunk.clone()) {
+                for tile in tile::tiles(gate, group, &self.inputs, chunk.clone()) {
                     self.multiply(gate, &tile, &mut gates);
                     self.multiply(up, &tile, &mut ups);
                     for ((row, gates), ups) in tile.rows.zip(&gates).zip(&ups) {

@@ -1,6 +1,6 @@
 use dflash_tensor::Tensor;
 
-use crate::{CpuBackend, Isa, host, rows};
+use crate::{CpuBackend, host, rows};
 
 /// [`dflash_tensor::Backend::rms_norm`].
 pub(crate) fn rms_norm(backend: &CpuBackend, x: &Tensor, weight: &Tensor, eps: f32, out: &mut Tensor) {
@@ -8,11 +8,5 @@ pub(crate) fn rms_norm(backend: &CpuBackend, x: &Tensor, weight: &Tensor, eps: f
     out.set_rows(x.rows());
     let norm = (host::rows(weight), eps);
     let rows = host::rows(x).chunks_exact(x.cols()).zip(host::rows_mut(out).chunks_exact_mut(x.cols()));
-    rows.for_each(|(x, out)| match backend.isa {
-        Isa::Scalar => rows::normalize(x, norm, out),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => crate::avx2::rows::rms_norm(x, norm, out),
-        #[cfg(not(target_arch = "x86_64"))]
-        Isa::Avx2 => unreachable!("not on this machine"),
-    });
+    rows.for_each(|(x, out)| rows::rms_norm(backend.isa, x, norm, out));
 }

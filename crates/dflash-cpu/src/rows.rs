@@ -1,5 +1,4 @@
-//! Row-wise work before a product. Each function stands here once, over arrays of fixed lanes, and is
-//! compiled for every instruction set, so all of them give the same bits.
+//! Row-wise work before a product.
 
 use crate::Isa;
 use crate::quantize::{QuantBlock, WideBlock, quantize};
@@ -22,39 +21,41 @@ pub(crate) struct Prepared<'a> {
 
 /// Prepares one row.
 pub(crate) fn prepare(isa: Isa, x: &[f32], norm: Option<Norm<'_>>, out: Prepared<'_>) {
+    let Prepared { values, blocks, wide } = out;
+    match norm {
+        Some(norm) => rms_norm(isa, x, norm, values),
+        None if values.is_empty() => return quantize_row(isa, x, blocks, wide),
+        None => values.copy_from_slice(x),
+    }
+    quantize_row(isa, values, blocks, wide);
+}
+
+/// `out = x / sqrt(mean(x^2) + eps) * gain`.
+pub(crate) fn rms_norm(isa: Isa, x: &[f32], norm: Norm<'_>, out: &mut [f32]) {
     match isa {
-        Isa::Scalar => prepare_row(x, norm, out),
+        Isa::Scalar => normalize(x, norm, out),
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => crate::avx2::rows::prepare(x, norm, out),
+        Isa::Avx2 => crate::avx2::rms_norm(x, norm, out),
         #[cfg(not(target_arch = "x86_64"))]
         Isa::Avx2 => unreachable!("not on this machine"),
     }
 }
 
-/// The body of [`prepare`].
-#[inline(always)]
-pub(crate) fn prepare_row(x: &[f32], norm: Option<Norm<'_>>, out: Prepared<'_>) {
-    let Prepared { values, blocks, wide } = out;
-    match norm {
-        Some(norm) => normalize(x, norm, values),
-        None if values.is_empty() => return quantize_row(x, blocks, wide),
-        None => values.copy_from_slice(x),
-    }
-    quantize_row(values, blocks, wide);
-}
-
-#[inline(always)]
-fn quantize_row(x: &[f32], blocks: &mut [QuantBlock], wide: &mut [WideBlock]) {
+fn quantize_row(isa: Isa, x: &[f32], blocks: &mut [QuantBlock], wide: &mut [WideBlock]) {
     let x = x.as_chunks().0;
-    for (block, x) in blocks.iter_mut().zip(x) {
-        *block = quantize(x);
-    }
-    for (block, x) in wide.iter_mut().zip(x) {
-        *block = WideBlock::of(&quantize(x));
+    match isa {
+        Isa::Scalar => {
+            blocks.iter_mut().zip(x).for_each(|(block, x)| *block = quantize(x));
+            wide.iter_mut().zip(x).for_each(|(block, x)| *block = WideBlock::of(&quantize(x)));
+        }
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => crate::avx2::quantize(x, blocks, wide),
+        #[cfg(not(target_arch = "x86_64"))]
+        Isa::Avx2 => unreachable!("not on this machine"),
     }
 }
 
-/// `out = x / sqrt(mean(x^2) + eps) * gain`.
+/// The body of [`rms_norm`], over arrays of fixed lanes and compiled for every instruction set.
 #[inline(always)]
 pub(crate) fn normalize(x: &[f32], (gain, eps): Norm<'_>, out: &mut [f32]) {
     let mean = sum_of_squares(x) / x.len() as f32;

@@ -21,16 +21,25 @@ pub(crate) const NO_PRODUCTS: Products = [[0.0; LANES]; MAX_ROWS];
 pub(crate) struct Tile {
     pub(crate) group: usize,
     pub(crate) rows: Range<usize>,
-    /// Whether the next group is fetched on the way. A group that is read once streams by itself; where
-    /// several tiles read it, the machine's own prefetching has lost the thread when the next one begins.
+    /// Whether the next group is fetched on the way. A group that is read once streams by itself. Where
+    /// several tiles read it, or many inputs come between, the machine's own prefetching loses the thread.
     pub(crate) fetch_next: bool,
 }
 
+/// Bytes of quantised input rows between two reads of a group that leave the machine's prefetching alone.
+const QUIET: usize = 8 << 10;
+
 /// The tiles of `rows` against group `group`.
-pub(crate) fn tiles(group: usize, rows: Range<usize>) -> impl Iterator<Item = Tile> {
-    let (first, end) = (rows.start, rows.end);
+pub(crate) fn tiles(
+    part: &PackedPart,
+    group: usize,
+    inputs: &Inputs<'_>,
+    rows: Range<usize>,
+) -> impl Iterator<Item = Tile> + use<> {
+    let (first, end, row_bytes) = (rows.start, rows.end, inputs.row_bytes());
+    let loud = if part.kind.is_quantized() { QUIET / row_bytes } else { 1 };
     steps(rows, MAX_ROWS).map(move |rows| {
-        let fetch_next = rows.end == end && rows.start > first;
+        let fetch_next = rows.end == end && (rows.start > first || rows.len() > loud);
         Tile { group, rows, fetch_next }
     })
 }

@@ -9,9 +9,11 @@ mod lanes;
 mod multiply;
 mod nibble;
 mod quant;
-pub(crate) mod rows;
+mod rows;
 mod scale;
 
 pub(crate) use lanes::{glu, sum_exp};
 pub(crate) use multiply::multiply;
+pub(crate) use rows::{quantize, rms_norm};
+
 use multiply::{fetch, hold, store};
