@@ -2,7 +2,6 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use crate::CpuBackend;
-use crate::pool::share;
 
 /// Bytes read per pass: beyond the caches of common machines.
 const BYTES: usize = 128 << 20;
@@ -24,9 +23,8 @@ impl CpuBackend {
 
     fn read_once(&self, words: &[u64]) -> f64 {
         let begin = Instant::now();
-        self.pool.run(&|thread| {
-            let own = &words[share(words.len(), thread, self.pool.threads())];
-            black_box(own.iter().fold(0_u64, |all, word| all ^ word));
+        self.pool.split(words.len(), &|_, piece| {
+            black_box(words[piece].iter().fold(0_u64, |all, word| all ^ word));
         });
         begin.elapsed().as_secs_f64()
     }

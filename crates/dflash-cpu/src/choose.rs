@@ -8,7 +8,7 @@ use dflash_tensor::{BackendError, Choice, Weight};
 use crate::disjoint::Disjoint;
 use crate::inputs::{Inputs, Request, room};
 use crate::pack::{LANES, Packed, PackedPart};
-use crate::pool::{share, steps};
+use crate::pool::steps;
 use crate::rows::sum;
 use crate::tile::{self, NO_PRODUCTS};
 use crate::{CpuBackend, Isa, lanes, math};
@@ -83,11 +83,10 @@ impl Search<'_> {
     /// Fills `found`, `[rows, tiles]`; every thread has [`CHUNK`] rows of `logits`.
     fn run(&self, backend: &CpuBackend, found: &mut [Found], logits: &mut [Logits]) {
         let (found, logits) = (Disjoint::new(found), Disjoint::new(logits));
-        let threads = backend.pool.threads();
-        backend.pool.run(&|thread| {
+        backend.pool.split(self.tiles, &|thread, tiles| {
             // SAFETY: every thread has its own rows.
             let logits = unsafe { logits.piece(thread * CHUNK..(thread + 1) * CHUNK) };
-            for index in share(self.tiles, thread, threads) {
+            for index in tiles {
                 for rows in steps(0..self.inputs.rows, CHUNK) {
                     self.fill(index, rows.start, &mut logits[..rows.len()]);
                     for (row, logits) in rows.zip(&mut *logits) {

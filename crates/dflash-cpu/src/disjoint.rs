@@ -41,16 +41,15 @@ impl<'a, T> Disjoint<'a, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::{Pool, share};
+    use crate::pool::Pool;
 
     #[test]
     fn threads_fill_their_pieces() {
         let mut values = vec![0; 100];
         let pool = Pool::new(3);
         let target = Disjoint::new(&mut values);
-        pool.run(&|thread| {
-            let range = share(100, thread, 3);
-            // SAFETY: shares do not overlap.
+        pool.split(100, &|_, range| {
+            // SAFETY: pieces do not overlap.
             let piece = unsafe { target.piece(range.clone()) };
             piece.iter_mut().zip(range).for_each(|(value, index)| *value = index);
         });

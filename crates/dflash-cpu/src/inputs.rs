@@ -4,7 +4,7 @@ use dflash_tensor::{Pre, Tensor};
 
 use crate::disjoint::Disjoint;
 use crate::pack::{BLOCK, Kind, Packed};
-use crate::pool::share;
+
 use crate::quantize::{QuantBlock, WideBlock};
 use crate::{CpuBackend, host, rows};
 
@@ -124,11 +124,10 @@ fn fill(
             rows::prepare(backend.isa, request.row(row), norm, rows::Prepared { values, blocks, wide });
         }
     };
-    let threads = backend.pool.threads();
     if rows == 1 || rows * cols <= ALONE {
         return prepare(0..rows);
     }
-    backend.pool.run(&|thread| prepare(share(rows, thread, threads)));
+    backend.pool.split(rows, &|_, piece| prepare(piece));
 }
 
 /// Rows that threads write at the same time.

@@ -7,7 +7,7 @@ use dflash_tensor::{Activation, Pre, Tail, Tensor, Weight};
 use crate::disjoint::Disjoint;
 use crate::inputs::{Inputs, Request};
 use crate::pack::{LANES, MAX_PARTS, Packed, PackedPart};
-use crate::pool::{share, steps};
+use crate::pool::steps;
 use crate::tile::{self, MAX_ROWS, NO_PRODUCTS, Products, Tile};
 use crate::{CpuBackend, Isa, host, lanes};
 
@@ -45,11 +45,10 @@ fn run(backend: &CpuBackend, weight: &Weight, request: &Request<'_>, tail: Tail,
     let inputs = scratch.inputs.prepare(backend, packed, request);
     let targets = targets(packed, tail, inputs.rows, outs);
     let product = Product { isa: backend.isa, packed, inputs, targets };
-    let threads = backend.pool.threads();
-    backend.pool.run(&|thread| match tail {
-        Tail::Store => product.plain::<false>(thread, threads),
-        Tail::Add => product.plain::<true>(thread, threads),
-        Tail::Glu(Activation::Silu) => product.gated(thread, threads),
+    backend.pool.split(product.groups(tail), &|_, groups| match tail {
+        Tail::Store => product.plain::<false>(&groups),
+        Tail::Add => product.plain::<true>(&groups),
+        Tail::Glu(Activation::Silu) => product.gated(&groups),
     });
 }
 
@@ -129,10 +128,16 @@ impl Product<'_> {
         steps(0..self.inputs.rows, rows)
     }
 
-    /// One thread's share of a product whose parts have an output each.
-    fn plain<const ADD: bool>(&self, thread: usize, threads: usize) {
-        let all = self.packed.parts.iter().map(PackedPart::groups).sum();
-        let mine = share(all, thread, threads);
+    /// Groups of outputs that threads share out: of all parts one after the other, or of pairs of gate and up.
+    fn groups(&self, tail: Tail) -> usize {
+        match tail {
+            Tail::Glu(_) => self.packed.parts[0].groups(),
+            _ => self.packed.parts.iter().map(PackedPart::groups).sum(),
+        }
+    }
+
+    /// Some groups of a product whose parts have an output each.
+    fn plain<const ADD: bool>(&self, mine: &Range<usize>) {
         for rows in self.chunks() {
             let mut first = 0;
             for (part, target) in self.packed.parts.iter().zip(self.targets.iter().flatten()) {
@@ -163,13 +168,13 @@ impl Product<'_> {
         }
     }
 
-    /// One thread's share of a gated product.
-    fn gated(&self, thread: usize, threads: usize) {
+    /// Some groups of a gated product.
+    fn gated(&self, mine: &Range<usize>) {
         let [gate, up] = &self.packed.parts[..] else { unreachable!("two parts were checked") };
         let Some(target) = &self.targets[0] else { unreachable!("an output was checked") };
         let (mut gates, mut ups) = (NO_PRODUCTS, NO_PRODUCTS);
         for chunk in self.chunks() {
-            for group in share(gate.groups(), thread, threads) {
+            for group in mine.clone() {
                 for tile in tile::tiles(gate, group, &self.inputs, chunk.clone()) {
                     self.multiply(gate, &tile, &mut gates);
                     self.multiply(up, &tile, &mut ups);

@@ -1,37 +1,52 @@
 //! The thread pool: a parallel region every few microseconds, two hundred times a step.
 //!
 //! Workers spin for a moment after a region, since the next one follows at once while a model decodes, then
-//! park. The caller takes part as thread 0.
+//! park. The caller takes part as thread 0. Work is handed out in small pieces, so that on a busy host a thread
+//! that does not run holds nobody up.
 
+use std::any::Any;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, Thread};
 
 /// Spins before a worker parks: about a hundred microseconds.
 const SPINS: usize = 20_000;
 
-/// A region's body: called once per thread with the thread's number.
-type Body<'a> = dyn Fn(usize) + Sync + 'a;
+/// Pieces per thread: enough that a thread which the system holds up leaves little undone.
+const PIECES: usize = 4;
+
+/// Set in [`Shared::gate`] while no worker may enter the region.
+const CLOSED: usize = 1 << (usize::BITS - 1);
+
+/// A region's body: called once per piece with the thread's number and the piece's items.
+type Body<'a> = dyn Fn(usize, Range<usize>) + Sync + 'a;
 
 struct Shared {
-    /// Counts regions; a worker runs a region when the count moves past what it has seen.
+    /// Counts regions; a worker looks at the gate when the count moves past what it has seen.
     epoch: AtomicUsize,
-    /// Workers that have not finished the current region.
-    busy: AtomicUsize,
-    body: Mutex<Option<Region>>,
+    /// Workers inside the region, and [`CLOSED`].
+    gate: AtomicUsize,
+    /// The next piece that nobody has taken.
+    next: AtomicUsize,
+    region: Mutex<Option<Region>>,
     stop: AtomicBool,
     parked: Vec<AtomicBool>,
-    panic: Mutex<Option<Box<dyn std::any::Any + Send>>>,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 #[derive(Clone, Copy)]
-struct Region(*const Body<'static>);
+struct Region {
+    body: *const Body<'static>,
+    items: usize,
+    pieces: usize,
+}
 
-// SAFETY: the pointee is `Sync`, and `Pool::run` keeps it alive until no worker uses it.
+// SAFETY: the body is `Sync`, and `Pool::split` keeps it alive while a worker is inside.
 unsafe impl Send for Region {}
 
-/// Threads that run a closure together.
+/// Threads that share out a range of items.
 pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<(Thread, Option<JoinHandle<()>>)>,
@@ -40,13 +55,14 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of `threads` threads, the caller of [`Pool::run`] included.
+    /// A pool of `threads` threads, the caller of [`Pool::split`] included.
     pub fn new(threads: usize) -> Self {
         let workers = threads.max(1) - 1;
         let shared = Arc::new(Shared {
             epoch: AtomicUsize::new(0),
-            busy: AtomicUsize::new(0),
-            body: Mutex::new(None),
+            gate: AtomicUsize::new(CLOSED),
+            next: AtomicUsize::new(0),
+            region: Mutex::new(None),
             stop: AtomicBool::new(false),
             parked: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             panic: Mutex::new(None),
@@ -55,36 +71,42 @@ impl Pool {
         Self { shared, workers, turn: Mutex::new(()) }
     }
 
-    /// Threads that take part in a region.
+    /// Threads that may take part in a region.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }
 
-    /// Calls `body(thread)` on every thread, `0..threads`, and returns when all are done.
+    /// Cuts `0..items` into contiguous pieces and calls `body(thread, piece)` for each, on whichever thread
+    /// is free; returns when all are done. A worker that the system does not run is not waited for.
     ///
     /// # Panics
-    /// With the panic of `body`, after all threads are done; the pool stays usable.
-    pub fn run(&self, body: &Body<'_>) {
-        if self.workers.is_empty() {
-            return body(0);
+    /// With the panic of `body`, when no thread works on the region any more; the pool stays usable.
+    pub fn split(&self, items: usize, body: &Body<'_>) {
+        let pieces = items.min(PIECES * self.threads());
+        if self.workers.is_empty() || pieces <= 1 {
+            return if items > 0 {
+                body(0, 0..items)
+            };
         }
-        let _turn = self.turn.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        self.start(body);
-        let own = catch_unwind(AssertUnwindSafe(|| body(0)));
-        self.wait();
-        let theirs = self.shared.panic.lock().expect("no panic while held").take();
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let region = self.open(body, items, pieces);
+        let own = catch_unwind(AssertUnwindSafe(|| take_pieces(&self.shared, region, 0)));
+        self.close();
+        let theirs = self.shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(payload) = own.err().or(theirs) {
             resume_unwind(payload);
         }
     }
 
-    fn start(&self, body: &Body<'_>) {
-        // SAFETY: only the lifetime changes, and `run` does not return before every worker is done with it.
-        let region = Region(unsafe {
-            std::mem::transmute::<*const Body<'_>, *const Body<'static>>(std::ptr::from_ref(body))
-        });
-        *self.shared.body.lock().expect("no panic while held") = Some(region);
-        self.shared.busy.store(self.workers.len(), Ordering::Relaxed);
+    fn open(&self, body: &Body<'_>, items: usize, pieces: usize) -> Region {
+        // SAFETY: only the lifetime changes, and `split` does not return while a worker is inside.
+        let body =
+            unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(std::ptr::from_ref(body)) };
+        let region = Region { body, items, pieces };
+        *self.shared.region.lock().unwrap_or_else(PoisonError::into_inner) = Some(region);
+        self.shared.next.store(0, Ordering::Relaxed);
+        // Not a store: a worker that came late to the last region may be about to leave the count.
+        self.shared.gate.fetch_and(!CLOSED, Ordering::Release);
         // Sequentially consistent with the parked flag: either the worker sees the epoch or we see the flag.
         self.shared.epoch.fetch_add(1, Ordering::SeqCst);
         for ((thread, _), parked) in self.workers.iter().zip(&self.shared.parked) {
@@ -92,11 +114,14 @@ impl Pool {
                 thread.unpark();
             }
         }
+        region
     }
 
-    fn wait(&self) {
+    /// Lets no further worker in and waits for those inside.
+    fn close(&self) {
+        self.shared.gate.fetch_or(CLOSED, Ordering::AcqRel);
         let mut spins = 0;
-        while self.shared.busy.load(Ordering::Acquire) != 0 {
+        while self.shared.gate.load(Ordering::Acquire) != CLOSED {
             relax(&mut spins);
         }
     }
@@ -127,13 +152,28 @@ fn spawn(index: usize, shared: &Arc<Shared>) -> (Thread, Option<JoinHandle<()>>)
 fn work(index: usize, shared: &Shared) {
     let mut seen = 0;
     while next_region(index, shared, &mut seen) {
-        let region = shared.body.lock().expect("no panic while held").expect("a region was started");
-        // SAFETY: `Pool::run` keeps the body alive until `busy` is zero, which this thread decrements below.
-        let body = unsafe { &*region.0 };
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(index + 1))) {
-            *shared.panic.lock().expect("no panic while held") = Some(payload);
+        // Acquire sees all that `open` wrote before it opened the gate.
+        if shared.gate.fetch_add(1, Ordering::Acquire) & CLOSED == 0 {
+            let region =
+                shared.region.lock().unwrap_or_else(PoisonError::into_inner).expect("an open region");
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| take_pieces(shared, region, index + 1))) {
+                *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
+            }
         }
-        shared.busy.fetch_sub(1, Ordering::Release);
+        shared.gate.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Works on the region until no piece is left.
+fn take_pieces(shared: &Shared, region: Region, thread: usize) {
+    // SAFETY: the caller of `split`, or a worker inside the gate, which `split` waits for.
+    let body = unsafe { &*region.body };
+    loop {
+        let piece = shared.next.fetch_add(1, Ordering::Relaxed);
+        if piece >= region.pieces {
+            return;
+        }
+        body(thread, share(region.items, piece, region.pieces));
     }
 }
 
@@ -172,13 +212,13 @@ fn relax(spins: &mut usize) {
     }
 }
 
-/// The share of `thread` in `0..items`: contiguous, equal to within one.
-pub fn share(items: usize, thread: usize, threads: usize) -> std::ops::Range<usize> {
-    items * thread / threads..items * (thread + 1) / threads
+/// Piece `piece` of `pieces` of `0..items`: contiguous, equal to within one.
+fn share(items: usize, piece: usize, pieces: usize) -> Range<usize> {
+    items * piece / pieces..items * (piece + 1) / pieces
 }
 
 /// Ranges of `step` items that cover `range`, the last one shorter.
-pub fn steps(range: std::ops::Range<usize>, step: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+pub fn steps(range: Range<usize>, step: usize) -> impl Iterator<Item = Range<usize>> {
     let end = range.end;
     range.step_by(step).map(move |first| first..(first + step).min(end))
 }
@@ -188,48 +228,61 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_thread_runs_every_region_once() {
+    fn every_item_is_worked_on_once() {
         for threads in [1, 2, 3, 7] {
             let pool = Pool::new(threads);
-            let counts: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
-            for _ in 0..500 {
-                pool.run(&|thread| {
-                    counts[thread].fetch_add(1, Ordering::Relaxed);
-                });
+            for items in [0, 1, 2, 5, 100] {
+                let counts: Vec<AtomicUsize> = (0..items).map(|_| AtomicUsize::new(0)).collect();
+                for _ in 0..200 {
+                    pool.split(items, &|thread, piece| {
+                        assert!(thread < threads);
+                        counts[piece].iter().for_each(|count| _ = count.fetch_add(1, Ordering::Relaxed));
+                    });
+                }
+                assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 200));
             }
-            assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 500));
         }
     }
 
     #[test]
     fn a_parked_worker_wakes_up() {
         let pool = Pool::new(2);
-        let count = AtomicUsize::new(0);
         for _ in 0..5 {
             while !pool.shared.parked[0].load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
-            pool.run(&|_| {
-                count.fetch_add(1, Ordering::Relaxed);
+            // The caller's piece ends when the worker has taken another one.
+            let helped = AtomicBool::new(false);
+            pool.split(8, &|thread, _| match thread {
+                0 => {
+                    while !helped.load(Ordering::SeqCst) {
+                        std::thread::yield_now();
+                    }
+                }
+                _ => helped.store(true, Ordering::SeqCst),
             });
         }
-        assert_eq!(count.load(Ordering::Relaxed), 10);
     }
 
     #[test]
     fn a_panic_reaches_the_caller_and_the_pool_survives() {
         let pool = Pool::new(3);
-        for culprit in 0..3 {
-            let failed = catch_unwind(AssertUnwindSafe(|| pool.run(&|thread| assert!(thread != culprit))));
-            assert!(failed.is_err());
-            pool.run(&|_| {});
+        for culprit in 0..12 {
+            let body =
+                |_: usize, piece: Range<usize>| assert!(!piece.contains(&culprit), "in piece {culprit}");
+            let failed = catch_unwind(AssertUnwindSafe(|| pool.split(12, &body)));
+            let text = *failed.unwrap_err().downcast::<String>().unwrap();
+            assert_eq!(text, format!("in piece {culprit}"));
+            let done = AtomicUsize::new(0);
+            pool.split(12, &|_, piece| _ = done.fetch_add(piece.len(), Ordering::Relaxed));
+            assert_eq!(done.into_inner(), 12);
         }
     }
 
     #[test]
-    fn shares_cover_everything_once() {
-        for (items, threads) in [(0, 2), (1, 2), (9, 2), (9, 7), (64, 3)] {
-            let all: Vec<usize> = (0..threads).flat_map(|t| share(items, t, threads)).collect();
+    fn pieces_cover_everything_once() {
+        for (items, pieces) in [(0, 2), (1, 2), (9, 2), (9, 7), (64, 3)] {
+            let all: Vec<usize> = (0..pieces).flat_map(|piece| share(items, piece, pieces)).collect();
             assert!(all.into_iter().eq(0..items));
         }
     }

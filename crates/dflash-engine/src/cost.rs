@@ -32,7 +32,8 @@ impl Curve {
 
     /// Seconds at `rows`.
     pub fn at(&self, rows: usize) -> f64 {
-        let after = self.points.partition_point(|point| point.0 < rows).clamp(1, self.points.len().max(2) - 1);
+        let after =
+            self.points.partition_point(|point| point.0 < rows).clamp(1, self.points.len().max(2) - 1);
         let (Some(&(x1, y1)), (x0, y0)) = (self.points.get(after), self.points[after - 1]) else {
             return self.points[0].1;
         };

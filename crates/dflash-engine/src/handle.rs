@@ -65,12 +65,13 @@ fn work(decoder: &Decoder, inbox: &Receiver<Job>) {
         match job {
             Job::Decode(request, events) => {
                 let mut emit = |event| events.send(event).is_ok();
-                let done =
-                    guarded(|| decoder.decode_with(&mut scratch, *request, &mut emit)).unwrap_or_else(|fault| {
+                let done = guarded(|| decoder.decode_with(&mut scratch, *request, &mut emit)).unwrap_or_else(
+                    |fault| {
                         // What the panic left half-written in the scratch is thrown away with it.
                         scratch = decoder.scratch();
                         Err(fault)
-                    });
+                    },
+                );
                 if let Err(error) = done {
                     // A consumer that left cannot be told.
                     let _ = events.send(Event::Failed(error));

@@ -222,7 +222,7 @@ mod tests {
         for costs in [&STEEP[..], &FLAT] {
             let mut policy = adaptive(costs, 0.3);
             let (clock, widths) = run(&mut policy, 2000, |_| 15);
-                assert!(widths[widths.len() / 2..].iter().filter(|&&width| width == 16).count() > 30);
+            assert!(widths[widths.len() / 2..].iter().filter(|&&width| width == 16).count() > 30);
             assert!(clock < 1000.0);
         }
     }

@@ -195,7 +195,8 @@ fn bad_prompts_are_refused() {
     let dir = tiny_llama(&TinyLlama::default());
     let decoder = decoder(dir.path(), Vec::new());
     let vocab = decoder.target().spec().vocab as u32;
-    for (prompt, says) in [(vec![], "empty"), (vec![1, vocab], "vocabulary"), (vec![u32::MAX], "vocabulary")] {
+    for (prompt, says) in [(vec![], "empty"), (vec![1, vocab], "vocabulary"), (vec![u32::MAX], "vocabulary")]
+    {
         let error = decoder.decode(Request::new(prompt, 4), &mut |_| true).unwrap_err();
         assert!(error.to_string().contains(says), "{error}");
     }
@@ -245,7 +246,8 @@ fn plain_steps_between_drafted_ones_leave_no_hole_in_the_draft_context() {
     let truth = Truth::new(12, 150);
     let draft_dir = tiny_draft(&TinyDraft::default());
     let target = target(truth.dir.path());
-    let draft = Draft::load(draft_dir.path(), target.as_ref(), DraftOptions::default()).expect("a sound draft");
+    let draft =
+        Draft::load(draft_dir.path(), target.as_ref(), DraftOptions::default()).expect("a sound draft");
     // The draft itself asserts that its context covers every committed position when it proposes.
     let decoder = dflash_engine::Decoder::new(
         target,

@@ -15,7 +15,9 @@ use dflash::registry::Registry;
 use dflash::report::{Failure, Outcome};
 use dflash_cpu::CpuBackend;
 use dflash_engine::proposer::{BlockDiffusion, ContextCopy};
-use dflash_engine::{Decoder, DecoderOptions, Decoding, Event, Proposer, Request, Stats, StepCosts, VerifyMode};
+use dflash_engine::{
+    Decoder, DecoderOptions, Decoding, Event, Proposer, Request, Stats, StepCosts, VerifyMode,
+};
 use dflash_models::{Draft, DraftOptions, Target, load_target};
 use dflash_tensor::{Batch, Shape};
 use serde_json::Value;
@@ -35,8 +37,12 @@ fn main() -> ExitCode {
 fn bench() -> Outcome<()> {
     let env = Environment::of_process();
     let options = Options::resolve(&PairArgs::default(), &RuntimeArgs::default(), &env)?;
-    let locator =
-        Locator { registry: Registry::built_in(), options: &options, env: &env, progress: Progress::of_stderr() };
+    let locator = Locator {
+        registry: Registry::built_in(),
+        options: &options,
+        env: &env,
+        progress: Progress::of_stderr(),
+    };
     let choice = PairChoice::of(None, None)?;
     let located = locator.target(&choice)?;
     let FoundDraft::Model { path: draft, .. } = locator.draft(&choice, &located, None)? else {
@@ -78,7 +84,13 @@ fn steps(target: &dyn Target, floor: f64) -> Outcome<()> {
 }
 
 /// Median seconds of a pass after `context` positions, with the choice at the last `choices` rows.
-fn pass_seconds(target: &dyn Target, context: usize, rows: usize, choices: usize, times: usize) -> Outcome<f64> {
+fn pass_seconds(
+    target: &dyn Target,
+    context: usize,
+    rows: usize,
+    choices: usize,
+    times: usize,
+) -> Outcome<f64> {
     let (mut workspace, mut batch, mut cache) = (target.workspace(), Batch::new(), target.new_cache());
     let mut pass = |rows: usize, accept: usize, out: &mut Vec<_>| {
         batch.clear();
@@ -111,7 +123,11 @@ fn decoding(target: Box<dyn Target>, draft: Draft) -> Outcome<()> {
     let mut decoder = Decoder::new(target, proposers, options);
     let costs = StepCosts::measure(&decoder).map_err(failure)?;
     let milliseconds = |points: &[(usize, f64)]| {
-        points.iter().map(|(rows, seconds)| format!("{rows}: {:.1}", 1e3 * seconds)).collect::<Vec<_>>().join(", ")
+        points
+            .iter()
+            .map(|(rows, seconds)| format!("{rows}: {:.1}", 1e3 * seconds))
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     println!("verify ms by rows: {}", milliseconds(costs.verify.points()));
     for curve in costs.propose.iter().flatten() {
@@ -149,11 +165,20 @@ fn decoding(target: Box<dyn Target>, draft: Draft) -> Outcome<()> {
     }
     let lowest = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let total = (tokens[1] as f64 / seconds[1]) / (tokens[0] as f64 / seconds[0]);
-    println!("with the draft over plain: median {:.3}, lowest {lowest:.3}, all together {total:.3}", median(ratios));
+    println!(
+        "with the draft over plain: median {:.3}, lowest {lowest:.3}, all together {total:.3}",
+        median(ratios)
+    );
     Ok(())
 }
 
-fn decode(decoder: &Decoder, prompt: &[u32], max: usize, stop_ids: Vec<u32>, decoding: Decoding) -> Outcome<Stats> {
+fn decode(
+    decoder: &Decoder,
+    prompt: &[u32],
+    max: usize,
+    stop_ids: Vec<u32>,
+    decoding: Decoding,
+) -> Outcome<Stats> {
     let mut end = None;
     let request = Request { stop_ids, decoding, ..Request::new(prompt.to_vec(), max) };
     decoder

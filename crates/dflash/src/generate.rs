@@ -186,7 +186,8 @@ fn show(out: &mut impl Write, text: &str) -> Outcome<bool> {
 
 /// One line about an answer, for people.
 pub fn summary(stats: &Stats) -> String {
-    let mut line = format!("{} tokens | {:.1} tok/s", stats.completion_tokens, stats.decode_tokens_per_second());
+    let mut line =
+        format!("{} tokens | {:.1} tok/s", stats.completion_tokens, stats.decode_tokens_per_second());
     if stats.drafted > 0 {
         let (ratio, per_cycle) = (100.0 * stats.acceptance_ratio(), stats.tokens_per_cycle());
         line += &format!(" | {ratio:.1}% acceptance | {per_cycle:.2} tokens per cycle");

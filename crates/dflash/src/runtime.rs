@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use dflash_cpu::CpuBackend;
 use dflash_engine::proposer::{BlockDiffusion, ContextCopy};
 use dflash_engine::{Decoder, DecoderOptions, EngineHandle, Proposer, VerifyMode as EngineMode};
-use dflash_models::{Draft as DraftModel, DraftOptions, DraftSpec, LoadedTarget, ModelError, Target, TargetSpec, load_target};
+use dflash_models::{
+    Draft as DraftModel, DraftOptions, DraftSpec, LoadedTarget, ModelError, Target, TargetSpec, load_target,
+};
 use serde::Serialize;
 
 use crate::costs;
@@ -81,7 +83,12 @@ impl Runtime {
     ///
     /// # Errors
     /// With a hint each: models that cannot be found or fetched, damaged files, halves that do not match.
-    pub fn open(choice: &PairChoice, options: &Options, env: &Environment, progress: Progress) -> Outcome<Self> {
+    pub fn open(
+        choice: &PairChoice,
+        options: &Options,
+        env: &Environment,
+        progress: Progress,
+    ) -> Outcome<Self> {
         let locator = Locator { registry: Registry::built_in(), options, env, progress };
         let located = locator.target(choice)?;
         let backend: Arc<CpuBackend> = Arc::new(backend(options));

@@ -3,8 +3,8 @@
 use dflash_engine::{TokenGuard, Verdict};
 use dflash_models::{GgufVocabulary, TextAssets};
 use dflash_text::{
-    ChatTemplate, Detokenizer, GgufVocab, Message, RenderRequest, StopStrings, TextError, TextGuard, Tokenizer,
-    TokenizerConfig,
+    ChatTemplate, Detokenizer, GgufVocab, Message, RenderRequest, StopStrings, TextError, TextGuard,
+    Tokenizer, TokenizerConfig,
 };
 
 use crate::report::{Failure, Outcome};

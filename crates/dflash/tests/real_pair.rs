@@ -24,8 +24,10 @@ struct Files {
 
 fn files() -> Files {
     let env = Environment::of_process();
-    let options = Options::resolve(&PairArgs::default(), &RuntimeArgs::default(), &env).expect("sound options");
-    let locator = Locator { registry: Registry::built_in(), options: &options, env: &env, progress: Progress::Lines };
+    let options =
+        Options::resolve(&PairArgs::default(), &RuntimeArgs::default(), &env).expect("sound options");
+    let locator =
+        Locator { registry: Registry::built_in(), options: &options, env: &env, progress: Progress::Lines };
     let choice = PairChoice::of(None, None).expect("the default pair");
     let target = locator.target(&choice).unwrap_or_else(|failure| panic!("{failure}"));
     match locator.draft(&choice, &target, None) {
@@ -35,7 +37,8 @@ fn files() -> Files {
 }
 
 fn load(files: &Files) -> (Box<dyn Target>, TextPipeline) {
-    let loaded = load_target(&files.target, Arc::new(CpuBackend::detect()), &mut |_, _| {}).expect("a sound file");
+    let loaded =
+        load_target(&files.target, Arc::new(CpuBackend::detect()), &mut |_, _| {}).expect("a sound file");
     let text = TextPipeline::open(&loaded.text).unwrap_or_else(|failure| panic!("{failure}"));
     (loaded.target, text)
 }
@@ -48,7 +51,13 @@ fn options(cap: usize) -> DecoderOptions {
     DecoderOptions { prefill_chunk: 512, block: 16, verify_cap: cap, mode: VerifyMode::Fixed }
 }
 
-fn decode(decoder: &Decoder, prompt: &[u32], max_tokens: usize, stop: u32, decoding: Decoding) -> (Vec<u32>, Stats) {
+fn decode(
+    decoder: &Decoder,
+    prompt: &[u32],
+    max_tokens: usize,
+    stop: u32,
+    decoding: Decoding,
+) -> (Vec<u32>, Stats) {
     let (mut ids, mut end) = (Vec::new(), None);
     let request = Request { stop_ids: vec![stop], decoding, ..Request::new(prompt.to_vec(), max_tokens) };
     decoder
@@ -73,8 +82,8 @@ struct Evaluation {
 }
 
 fn evaluation() -> Evaluation {
-    let file: Value =
-        serde_json::from_str(include_str!("../../../models/smollm2-135m-dflash/eval.json")).expect("sound JSON");
+    let file: Value = serde_json::from_str(include_str!("../../../models/smollm2-135m-dflash/eval.json"))
+        .expect("sound JSON");
     let list = file["prompts"].as_array().expect("a list");
     let ids = |prompt: &Value| {
         let ids = prompt["prompt_ids"].as_array().expect("ids");
@@ -135,8 +144,8 @@ fn lossless_law_on_varied_prompts() {
     let (target, text) = load(&files);
     let proposers: Vec<Box<dyn Proposer>> =
         vec![Box::new(ContextCopy::new(16)), draft(&files.draft, target.as_ref())];
-    let decoder = Decoder::new(target, proposers, options(0))
-        .with_policy(|_| Box::new(RandomWidths(Rng::new(2026))));
+    let decoder =
+        Decoder::new(target, proposers, options(0)).with_policy(|_| Box::new(RandomWidths(Rng::new(2026))));
     let varied = VARIED.iter().map(|user| text.encode_chat(None, user).unwrap());
     let held_out = evaluation().prompts.into_iter().take(12);
     let mut accepted = 0;
@@ -157,7 +166,10 @@ fn the_draft_reaches_what_its_evaluation_states_and_its_taps_matter() {
     let evaluation = evaluation();
     let at_8 = tokens_per_cycle(&files, &files.draft, &evaluation.prompts, 8);
     let at_16 = tokens_per_cycle(&files, &files.draft, &evaluation.prompts, 16);
-    eprintln!("tokens per cycle: {at_8:.3} at width 8, {at_16:.3} at width 16; reference {:?}", evaluation.reference);
+    eprintln!(
+        "tokens per cycle: {at_8:.3} at width 8, {at_16:.3} at width 16; reference {:?}",
+        evaluation.reference
+    );
     for (measured, reference) in [at_8, at_16].into_iter().zip(evaluation.reference) {
         assert!((measured / reference - 1.0).abs() < 0.1, "{measured} against {reference}");
     }

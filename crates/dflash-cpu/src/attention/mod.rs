@@ -15,7 +15,6 @@ mod visible;
 mod work;
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dflash_tensor::{AttentionSpec, BLOCK_POSITIONS, Batch, KvCache, SeqCache, Shape, Span, Tensor};
 
@@ -210,21 +209,12 @@ fn finish(call: &Call<'_>, tile: &Tile, row: usize, total: &Softmax, slot: usize
     }
 }
 
-/// Runs `body(0..count, scratch)` on the threads of the plan, each taking the next number.
+/// Runs `body(task, scratch)` for `0..count` on the threads of the plan.
 fn each_task(backend: &CpuBackend, plan: &Plan, count: usize, body: &(dyn Fn(usize, &mut Scratch) + Sync)) {
     if plan.threads == 1 {
         return WORKER.with_borrow_mut(|scratch| (0..count).for_each(|task| body(task, scratch)));
     }
-    let next = AtomicUsize::new(0);
-    backend.pool.run(&|_thread| {
-        WORKER.with_borrow_mut(|scratch| {
-            loop {
-                let task = next.fetch_add(1, Ordering::Relaxed);
-                if task >= count {
-                    return;
-                }
-                body(task, scratch);
-            }
-        });
+    backend.pool.split(count, &|_, tasks| {
+        WORKER.with_borrow_mut(|scratch| tasks.for_each(|task| body(task, scratch)));
     });
 }

@@ -6,7 +6,7 @@ use dflash_tensor::{HeadNorm, Rope};
 use super::plan::Row;
 use crate::disjoint::Disjoint;
 use crate::host;
-use crate::pool::{Pool, share};
+use crate::pool::Pool;
 
 /// From this many elements on threads share the work.
 const PARALLEL: usize = 1 << 15;
@@ -31,9 +31,8 @@ pub(crate) fn heads(
     }
     let cols = data.len() / rows.len();
     let data = Disjoint::new(data);
-    pool.run(&|thread| {
-        let own = share(rows.len(), thread, pool.threads());
-        // SAFETY: the shares of the threads do not overlap.
+    pool.split(rows.len(), &|_, own| {
+        // SAFETY: pieces do not overlap.
         let piece = unsafe { data.piece(own.start * cols..own.end * cols) };
         some(gain, rope, dim, &rows[own], piece);
     });

@@ -13,7 +13,6 @@ use dflash_tensor::{BackendError, Format, Part, PartShape, Weight};
 
 use crate::CpuBackend;
 use crate::disjoint::Disjoint;
-use crate::pool::share;
 
 pub(crate) use kind::{BLOCK, Kind, MAX_CELL};
 
@@ -137,9 +136,8 @@ fn pack_part(backend: &CpuBackend, part: &Part<'_>) -> Result<PackedPart, Backen
 fn fill(backend: &CpuBackend, part: &mut PackedPart, read: &(dyn Fn(usize, usize, &mut [u8]) + Sync)) {
     let (kind, rows, groups, bytes) = (part.kind, part.rows, part.groups(), part.group_bytes());
     let target = Disjoint::new(part.all_mut());
-    let threads = backend.pool.threads();
-    backend.pool.run(&|thread| {
-        for group in share(groups, thread, threads) {
+    backend.pool.split(groups, &|_, groups| {
+        for group in groups {
             // SAFETY: every group belongs to one thread.
             let group_bytes = unsafe { target.piece(group * bytes..(group + 1) * bytes) };
             let lanes = (rows - group * LANES).min(LANES);

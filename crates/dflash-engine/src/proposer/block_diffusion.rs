@@ -73,10 +73,8 @@ impl Proposer for BlockDiffusion {
             choices.clear();
             let state = downcast(request.state);
             self.draft.propose(&mut workspace, &mut [state], &[staged], request.width, &mut choices)?;
-            let drafted = choices[0].iter().map(|choice| Drafted {
-                id: choice.id,
-                probability: choice.probability(),
-            });
+            let drafted =
+                choices[0].iter().map(|choice| Drafted { id: choice.id, probability: choice.probability() });
             request.drafted.extend(drafted);
         }
         Ok(())

@@ -37,9 +37,10 @@ pub fn cpu(backend: &CpuBackend) -> Check {
         _ if threads > cores => {
             Check::warning("cpu", format!("{message}; more threads than cores slow each other down"))
         }
-        dflash_cpu::Isa::Scalar if cfg!(target_arch = "x86_64") => {
-            Check::warning("cpu", format!("{message}; without AVX2, FMA and F16C decoding is several times slower"))
-        }
+        dflash_cpu::Isa::Scalar if cfg!(target_arch = "x86_64") => Check::warning(
+            "cpu",
+            format!("{message}; without AVX2, FMA and F16C decoding is several times slower"),
+        ),
         _ => Check::ok("cpu", message),
     };
     check.with(details)
@@ -48,8 +49,11 @@ pub fn cpu(backend: &CpuBackend) -> Check {
 /// What bounds plain decoding: every step reads all weights once.
 pub fn bandwidth(backend: &CpuBackend) -> Check {
     let bytes_per_second = backend.read_bandwidth();
-    Check::ok("bandwidth", format!("{:.1} GB/s read by {} threads", bytes_per_second / 1e9, backend.threads()))
-        .with(json!({ "bytes_per_second": bytes_per_second }))
+    Check::ok(
+        "bandwidth",
+        format!("{:.1} GB/s read by {} threads", bytes_per_second / 1e9, backend.threads()),
+    )
+    .with(json!({ "bytes_per_second": bytes_per_second }))
 }
 
 /// Whether the cache directory can be written, and what is in it.
@@ -62,7 +66,10 @@ pub fn cache(options: &Options) -> Check {
     let writable = std::fs::create_dir_all(cache.root())
         .and_then(|()| tempfile::Builder::new().prefix(".doctor-").tempfile_in(cache.root()).map(drop));
     if let Err(error) = writable {
-        return Check::fatal("cache", format!("{root} cannot be written: {error}\nset DFLASH_CACHE to a directory that can"));
+        return Check::fatal(
+            "cache",
+            format!("{root} cannot be written: {error}\nset DFLASH_CACHE to a directory that can"),
+        );
     }
     let files = cache.files().unwrap_or_default();
     let mut message = root.to_string();
