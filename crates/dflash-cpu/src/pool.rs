@@ -1,8 +1,8 @@
 //! The thread pool: a parallel region every few microseconds, two hundred times a step.
 //!
 //! Workers spin for a moment after a region, since the next one follows at once while a model decodes, then
-//! park. The caller takes part as thread 0. Work is handed out in small pieces, so that on a busy host a thread
-//! that does not run holds nobody up.
+//! park. The caller takes part as thread 0. A free thread takes the
+//! next piece, so that on a busy host a thread that does not run holds nobody up.
 
 use std::any::Any;
 use std::ops::Range;
@@ -14,22 +14,23 @@ use std::thread::{JoinHandle, Thread};
 /// Spins before a worker parks: about a hundred microseconds.
 const SPINS: usize = 20_000;
 
-/// Pieces per thread: enough that a thread which the system holds up leaves little undone.
-const PIECES: usize = 4;
-
 /// Set in [`Shared::gate`] while no worker may enter the region.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
 /// A region's body: called once per piece with the thread's number and the piece's items.
 type Body<'a> = dyn Fn(usize, Range<usize>) + Sync + 'a;
 
+/// A counter on cache lines of its own: threads spin on one while others count on the next.
+#[repr(align(128))]
+struct Counter(AtomicUsize);
+
 struct Shared {
     /// Counts regions; a worker looks at the gate when the count moves past what it has seen.
-    epoch: AtomicUsize,
+    epoch: Counter,
     /// Workers inside the region, and [`CLOSED`].
-    gate: AtomicUsize,
+    gate: Counter,
     /// The next piece that nobody has taken.
-    next: AtomicUsize,
+    next: Counter,
     region: Mutex<Option<Region>>,
     stop: AtomicBool,
     parked: Vec<AtomicBool>,
@@ -43,7 +44,7 @@ struct Region {
     pieces: usize,
 }
 
-// SAFETY: the body is `Sync`, and `Pool::split` keeps it alive while a worker is inside.
+// SAFETY: the body is `Sync`, and `Pool::run` keeps it alive while a worker is inside.
 unsafe impl Send for Region {}
 
 /// Threads that share out a range of items.
@@ -55,13 +56,13 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of `threads` threads, the caller of [`Pool::split`] included.
+    /// A pool of `threads` threads, the caller included.
     pub fn new(threads: usize) -> Self {
         let workers = threads.max(1) - 1;
         let shared = Arc::new(Shared {
-            epoch: AtomicUsize::new(0),
-            gate: AtomicUsize::new(CLOSED),
-            next: AtomicUsize::new(0),
+            epoch: Counter(AtomicUsize::new(0)),
+            gate: Counter(AtomicUsize::new(CLOSED)),
+            next: Counter(AtomicUsize::new(0)),
             region: Mutex::new(None),
             stop: AtomicBool::new(false),
             parked: (0..workers).map(|_| AtomicBool::new(false)).collect(),
@@ -76,13 +77,26 @@ impl Pool {
         self.workers.len() + 1
     }
 
-    /// Cuts `0..items` into contiguous pieces and calls `body(thread, piece)` for each, on whichever thread
-    /// is free; returns when all are done. A worker that the system does not run is not waited for.
+    /// Cuts `0..items` into one contiguous piece per thread, so that memory is read in long streams, and calls
+    /// `body(thread, piece)` for each.
+    ///
+    /// # Panics
+    /// As [`Pool::each`].
+    pub fn split(&self, items: usize, body: &Body<'_>) {
+        self.run(items, items.min(self.threads()), body);
+    }
+
+    /// Calls `body(thread, item)` for every item in `0..items` on whichever thread is free, so that items of
+    /// unequal size even out.
     ///
     /// # Panics
     /// With the panic of `body`, when no thread works on the region any more; the pool stays usable.
-    pub fn split(&self, items: usize, body: &Body<'_>) {
-        let pieces = items.min(PIECES * self.threads());
+    pub fn each(&self, items: usize, body: &(dyn Fn(usize, usize) + Sync)) {
+        self.run(items, items, &|thread, piece| piece.for_each(|item| body(thread, item)));
+    }
+
+    /// Returns when all pieces are done. A worker that the system does not run is not waited for.
+    fn run(&self, items: usize, pieces: usize, body: &Body<'_>) {
         if self.workers.is_empty() || pieces <= 1 {
             return if items > 0 {
                 body(0, 0..items)
@@ -99,16 +113,16 @@ impl Pool {
     }
 
     fn open(&self, body: &Body<'_>, items: usize, pieces: usize) -> Region {
-        // SAFETY: only the lifetime changes, and `split` does not return while a worker is inside.
+        // SAFETY: only the lifetime changes, and `run` does not return while a worker is inside.
         let body =
             unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(std::ptr::from_ref(body)) };
         let region = Region { body, items, pieces };
         *self.shared.region.lock().unwrap_or_else(PoisonError::into_inner) = Some(region);
-        self.shared.next.store(0, Ordering::Relaxed);
+        self.shared.next.0.store(0, Ordering::Relaxed);
         // Not a store: a worker that came late to the last region may be about to leave the count.
-        self.shared.gate.fetch_and(!CLOSED, Ordering::Release);
+        self.shared.gate.0.fetch_and(!CLOSED, Ordering::Release);
         // Sequentially consistent with the parked flag: either the worker sees the epoch or we see the flag.
-        self.shared.epoch.fetch_add(1, Ordering::SeqCst);
+        self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
         for ((thread, _), parked) in self.workers.iter().zip(&self.shared.parked) {
             if parked.load(Ordering::SeqCst) {
                 thread.unpark();
@@ -119,9 +133,9 @@ impl Pool {
 
     /// Lets no further worker in and waits for those inside.
     fn close(&self) {
-        self.shared.gate.fetch_or(CLOSED, Ordering::AcqRel);
+        self.shared.gate.0.fetch_or(CLOSED, Ordering::AcqRel);
         let mut spins = 0;
-        while self.shared.gate.load(Ordering::Acquire) != CLOSED {
+        while self.shared.gate.0.load(Ordering::Acquire) != CLOSED {
             relax(&mut spins);
         }
     }
@@ -153,14 +167,14 @@ fn work(index: usize, shared: &Shared) {
     let mut seen = 0;
     while next_region(index, shared, &mut seen) {
         // Acquire sees all that `open` wrote before it opened the gate.
-        if shared.gate.fetch_add(1, Ordering::Acquire) & CLOSED == 0 {
+        if shared.gate.0.fetch_add(1, Ordering::Acquire) & CLOSED == 0 {
             let region =
                 shared.region.lock().unwrap_or_else(PoisonError::into_inner).expect("an open region");
             if let Err(payload) = catch_unwind(AssertUnwindSafe(|| take_pieces(shared, region, index + 1))) {
                 *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
             }
         }
-        shared.gate.fetch_sub(1, Ordering::Release);
+        shared.gate.0.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -169,7 +183,7 @@ fn take_pieces(shared: &Shared, region: Region, thread: usize) {
     // SAFETY: the caller of `split`, or a worker inside the gate, which `split` waits for.
     let body = unsafe { &*region.body };
     loop {
-        let piece = shared.next.fetch_add(1, Ordering::Relaxed);
+        let piece = shared.next.0.fetch_add(1, Ordering::Relaxed);
         if piece >= region.pieces {
             return;
         }
@@ -184,7 +198,7 @@ fn next_region(index: usize, shared: &Shared, seen: &mut usize) -> bool {
         if shared.stop.load(Ordering::Relaxed) {
             return false;
         }
-        let epoch = shared.epoch.load(Ordering::Acquire);
+        let epoch = shared.epoch.0.load(Ordering::Acquire);
         if epoch != *seen {
             *seen = epoch;
             return true;
@@ -194,7 +208,7 @@ fn next_region(index: usize, shared: &Shared, seen: &mut usize) -> bool {
             continue;
         }
         shared.parked[index].store(true, Ordering::SeqCst);
-        if shared.epoch.load(Ordering::SeqCst) == *seen && !shared.stop.load(Ordering::SeqCst) {
+        if shared.epoch.0.load(Ordering::SeqCst) == *seen && !shared.stop.load(Ordering::SeqCst) {
             std::thread::park();
         }
         shared.parked[index].store(false, Ordering::SeqCst);
@@ -238,8 +252,9 @@ mod tests {
                         assert!(thread < threads);
                         counts[piece].iter().for_each(|count| _ = count.fetch_add(1, Ordering::Relaxed));
                     });
+                    pool.each(items, &|_, item| _ = counts[item].fetch_add(1, Ordering::Relaxed));
                 }
-                assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 200));
+                assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 400));
             }
         }
     }
@@ -253,7 +268,7 @@ mod tests {
             }
             // The caller's piece ends when the worker has taken another one.
             let helped = AtomicBool::new(false);
-            pool.split(8, &|thread, _| match thread {
+            pool.each(8, &|thread, _| match thread {
                 0 => {
                     while !helped.load(Ordering::SeqCst) {
                         std::thread::yield_now();

@@ -214,7 +214,5 @@ fn each_task(backend: &CpuBackend, plan: &Plan, count: usize, body: &(dyn Fn(usi
     if plan.threads == 1 {
         return WORKER.with_borrow_mut(|scratch| (0..count).for_each(|task| body(task, scratch)));
     }
-    backend.pool.split(count, &|_, tasks| {
-        WORKER.with_borrow_mut(|scratch| tasks.for_each(|task| body(task, scratch)));
-    });
+    backend.pool.each(count, &|_, task| WORKER.with_borrow_mut(|scratch| body(task, scratch)));
 }
