@@ -68,7 +68,9 @@ const FIRST_PROBE: usize = 8;
 /// Plain steps between probes at most.
 const LAST_PROBE: usize = 512;
 /// A running mean forgets what is older than about this many observations.
-const MEMORY: f32 = 24.0;
+const MEMORY: f32 = 32.0;
+/// Drafting must promise this much more than plain decoding: costs and acceptance are known only so well.
+const MARGIN: f64 = 1.03;
 /// Observations that a prior counts for.
 const PRIOR_WEIGHT: f32 = 2.0;
 
@@ -133,7 +135,7 @@ impl Adaptive {
 
 impl WidthPolicy for Adaptive {
     fn plan(&mut self, offers: &[Offer], limit: usize) -> Plan {
-        let plain = 1.0 / self.costs.cycle(None, 1);
+        let plain = MARGIN / self.costs.cycle(None, 1);
         let mut best = (Plan::PLAIN, plain);
         for (index, offer) in offers.iter().enumerate() {
             let Some((width, rate)) = self.best(index, offer, limit) else { continue };

@@ -130,13 +130,13 @@ fn tree_law_a_path_is_a_chain() {
         let rows = model.run(&batch, &mut [&mut cache]);
 
         let mut last_path = Vec::new();
-        for row in 0..nodes.len() {
+        for (row, got) in rows.iter().enumerate() {
             let mut path: Vec<usize> = std::iter::successors(Some(row), |&row| parents[row]).collect();
             path.reverse();
             let chain: Vec<u32> = path.iter().map(|&row| nodes[row]).collect();
             let mut alone = committed.snapshot();
             let truth = model.chain(&mut alone, &chain, 0);
-            assert!(rows[row] == truth[path.len() - 1], "prefix {prefix}, row {row}");
+            assert!(*got == truth[path.len() - 1], "prefix {prefix}, row {row}");
             last_path = path;
         }
         // A committed path continues like the chain it is.

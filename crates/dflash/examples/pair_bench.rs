@@ -16,7 +16,7 @@ use dflash::report::{Failure, Outcome};
 use dflash_cpu::CpuBackend;
 use dflash_engine::proposer::{BlockDiffusion, ContextCopy};
 use dflash_engine::{
-    Decoder, DecoderOptions, Decoding, Event, Proposer, Request, Stats, StepCosts, VerifyMode,
+    Decoder, DecoderOptions, Decoding, Event, Fixed, Proposer, Request, Stats, StepCosts, VerifyMode,
 };
 use dflash_models::{Draft, DraftOptions, Target, load_target};
 use dflash_tensor::{Batch, Shape};
@@ -148,25 +148,47 @@ fn decoding(target: Box<dyn Target>, draft: Draft) -> Outcome<()> {
     });
     println!("plain decoding of 256 ids {:.1} tok/s", median(speeds.collect::<Outcome<Vec<_>>>()?));
 
-    let (mut ratios, mut tokens, mut seconds) = (Vec::new(), [0, 0], [0.0, 0.0]);
-    for prompt in &prompts {
-        let mut pair = [0.0; 2];
-        for (index, decoding) in [Decoding::Plain, Decoding::Speculative].into_iter().enumerate() {
-            let stats = decode(&decoder, prompt, 300, vec![2], decoding)?;
-            pair[index] = stats.decode_tokens_per_second();
-            tokens[index] += stats.completion_tokens;
-            seconds[index] += stats.decode_s;
-            if index == 1 {
-                let widths = &stats.cycles_by_width;
-                println!("{:>7.1} {:>7.1} tok/s  {:.3} x  {widths:?}", pair[0], pair[1], pair[1] / pair[0]);
+    compare(&decoder, &prompts)?;
+    idle_draft(decoder.with_policy(|_| Box::new(Fixed::new(1, Vec::new()))), &prompts[0])
+}
+
+/// What it costs to keep a draft's context ready that is never asked.
+fn idle_draft(decoder: Decoder, prompt: &[u32]) -> Outcome<()> {
+    let mut ratios = Vec::new();
+    for _ in 0..9 {
+        let plain = decode(&decoder, prompt, 256, Vec::new(), Decoding::Plain)?.decode_s;
+        ratios.push(decode(&decoder, prompt, 256, Vec::new(), Decoding::Speculative)?.decode_s / plain);
+    }
+    println!("plain steps with an idle draft beside: {:.3} x the time (median of nine)", median(ratios));
+    Ok(())
+}
+
+/// Every prompt plainly and with the draft in turn, five times; medians.
+fn compare(decoder: &Decoder, prompts: &[Vec<u32>]) -> Outcome<()> {
+    let (mut ratios, mut totals) = (Vec::new(), [0.0, 0.0]);
+    for prompt in prompts {
+        let (mut seconds, mut last) = ([Vec::new(), Vec::new()], Stats::default());
+        for _ in 0..5 {
+            for (seconds, decoding) in seconds.iter_mut().zip([Decoding::Plain, Decoding::Speculative]) {
+                last = decode(decoder, prompt, 300, vec![2], decoding)?;
+                seconds.push(last.decode_s);
             }
         }
-        ratios.push(pair[1] / pair[0]);
+        let [plain, speculative] = seconds.map(median);
+        ratios.push(plain / speculative);
+        totals = [totals[0] + plain, totals[1] + speculative];
+        println!(
+            "{:>5} ids, plain {plain:.2} s, with the draft {speculative:.2} s: {:.3} x  {:?} {:?}",
+            last.completion_tokens,
+            plain / speculative,
+            last.cycles_by_proposer,
+            last.cycles_by_width,
+        );
     }
     let lowest = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let total = (tokens[1] as f64 / seconds[1]) / (tokens[0] as f64 / seconds[0]);
+    let all = totals[0] / totals[1];
     println!(
-        "with the draft over plain: median {:.3}, lowest {lowest:.3}, all together {total:.3}",
+        "with the draft over plain: median {:.3}, lowest {lowest:.3}, all together {all:.3}",
         median(ratios)
     );
     Ok(())

@@ -13,7 +13,8 @@ use dflash::text::TextPipeline;
 use dflash_cpu::CpuBackend;
 use dflash_engine::proposer::{BlockDiffusion, ContextCopy};
 use dflash_engine::{Decoder, DecoderOptions, Decoding, Event, Proposer, Request, Stats, VerifyMode};
-use dflash_models::{Draft, DraftOptions, Target, load_target};
+use dflash_models::{Draft, DraftOptions, DraftWorkspace, Taps, Target, load_target};
+use dflash_tensor::{Batch, Shape};
 use dflash_testkit::{RandomWidths, Rng};
 use serde_json::Value;
 
@@ -99,18 +100,74 @@ fn evaluation() -> Evaluation {
 
 const END_OF_TURN: u32 = 2;
 
-/// Delivered ids without the one from prefill, over cycles.
-fn tokens_per_cycle(files: &Files, draft_dir: &Path, prompts: &[Vec<u32>], width: usize) -> f64 {
+/// Most ids of an answer.
+const BUDGET: usize = 300;
+
+/// Decodes every prompt with the draft alone at a fixed width: answers, and cycles of each.
+fn decode_all(files: &Files, prompts: &[Vec<u32>], width: usize) -> Vec<(Vec<u32>, usize)> {
     let (target, _) = load(files);
-    let draft = draft(draft_dir, target.as_ref());
+    let draft = draft(&files.draft, target.as_ref());
     let decoder = Decoder::new(target, vec![draft], options(width));
-    let (mut tokens, mut cycles) = (0, 0);
-    for prompt in prompts {
-        let (_, stats) = decode(&decoder, prompt, 300, END_OF_TURN, Decoding::Speculative);
-        tokens += stats.completion_tokens - 1;
-        cycles += stats.cycles;
+    let one = |prompt: &Vec<u32>| {
+        let (ids, stats) = decode(&decoder, prompt, BUDGET, END_OF_TURN, Decoding::Speculative);
+        (ids, stats.cycles)
+    };
+    prompts.iter().map(one).collect()
+}
+
+/// The cycles that a draft would take, given the answers: the target runs once over prompt and answer, since by
+/// the law its features are those of any decoding.
+fn replay(
+    files: &Files,
+    draft_dir: &Path,
+    prompts: &[Vec<u32>],
+    answers: &[Vec<u32>],
+    width: usize,
+) -> Vec<usize> {
+    let (target, _) = load(files);
+    let draft = Draft::load(draft_dir, target.as_ref(), DraftOptions::default()).expect("a sound draft");
+    let mut taps = Taps::new(Arc::clone(target.backend()), &draft.spec().taps, target.spec().hidden);
+    let (mut workspace, mut scratch) = (target.workspace(), draft.workspace());
+    let mut cycles = Vec::new();
+    for (prompt, answer) in prompts.iter().zip(answers) {
+        let mut batch = Batch::new();
+        batch.push(&[&prompt[..], answer].concat(), 0, Shape::Chain);
+        let mut cache = target.new_cache();
+        cache.begin_verify(batch.rows());
+        target.forward(&mut workspace, &batch, &mut [&mut cache], Some(&mut taps));
+        cycles.push(replay_one(&draft, &mut scratch, &taps, prompt.len(), answer, width));
     }
-    tokens as f64 / cycles as f64
+    cycles
+}
+
+fn replay_one(
+    draft: &Draft,
+    scratch: &mut DraftWorkspace,
+    taps: &Taps,
+    prompt: usize,
+    answer: &[u32],
+    width: usize,
+) -> usize {
+    let (mut state, mut drafted) = (draft.new_state(), Vec::new());
+    draft.observe(scratch, &mut state, taps.rows(), 0..prompt, 0);
+    let (mut staged, mut cycles) = (0, 0);
+    while staged + 1 < answer.len() {
+        let rows = width.min(BUDGET - staged - 1);
+        let mut accepted = 0;
+        if rows > 1 {
+            let states = &mut [&mut state];
+            draft
+                .propose(scratch, states, &answer[staged..=staged], rows, &mut drafted)
+                .expect("sound numbers");
+            let pairs = drafted[0].iter().zip(&answer[staged + 1..]);
+            accepted = pairs.take_while(|(drafted, id)| drafted.id == **id).count();
+        }
+        let committed = (accepted + 1).min(answer.len() - staged - 1);
+        draft.observe(scratch, &mut state, taps.rows(), prompt + staged..prompt + staged + committed, 0);
+        staged += committed;
+        cycles += 1;
+    }
+    cycles
 }
 
 #[test]
@@ -163,31 +220,43 @@ fn lossless_law_on_varied_prompts() {
 #[test]
 fn the_draft_reaches_what_its_evaluation_states_and_its_taps_matter() {
     let files = files();
-    let evaluation = evaluation();
-    let at_8 = tokens_per_cycle(&files, &files.draft, &evaluation.prompts, 8);
-    let at_16 = tokens_per_cycle(&files, &files.draft, &evaluation.prompts, 16);
-    eprintln!(
-        "tokens per cycle: {at_8:.3} at width 8, {at_16:.3} at width 16; reference {:?}",
-        evaluation.reference
+    let Evaluation { prompts, reference, .. } = evaluation();
+    let (answers, at_8): (Vec<_>, Vec<_>) = decode_all(&files, &prompts, 8).into_iter().unzip();
+    assert_eq!(replay(&files, &files.draft, &prompts, &answers, 8), at_8, "a replay takes the same cycles");
+    let at_16 = replay(&files, &files.draft, &prompts, &answers, 16);
+    let decoded_at_16: Vec<_> = decode_all(&files, &prompts[..2], 16);
+    assert_eq!(
+        decoded_at_16.iter().map(|(ids, _)| ids).collect::<Vec<_>>(),
+        answers[..2].iter().collect::<Vec<_>>()
     );
-    for (measured, reference) in [at_8, at_16].into_iter().zip(evaluation.reference) {
+    assert_eq!(decoded_at_16.iter().map(|(_, cycles)| *cycles).collect::<Vec<_>>(), at_16[..2]);
+    let shifted =
+        [1, -1].map(|by| replay(&files, shifted_taps(&files.draft, by).path(), &prompts, &answers, 8));
+
+    // The id from prefill is not the draft's.
+    let tokens: usize = answers.iter().map(|ids| ids.len() - 1).sum();
+    let per_cycle = |cycles: &[usize]| tokens as f64 / cycles.iter().sum::<usize>() as f64;
+    let (at_8, at_16) = (per_cycle(&at_8), per_cycle(&at_16));
+    let shifted = shifted.map(|cycles| per_cycle(&cycles));
+    eprintln!(
+        "tokens per cycle: {at_8:.4} at width 8, {at_16:.4} at width 16, taps one layer off {shifted:.4?}"
+    );
+    for (measured, reference) in [at_8, at_16].into_iter().zip(reference) {
         assert!((measured / reference - 1.0).abs() < 0.1, "{measured} against {reference}");
     }
-    let few = &evaluation.prompts[..6];
-    let shifted = shifted_taps(&files.draft);
-    let right = tokens_per_cycle(&files, &files.draft, few, 8);
-    let wrong = tokens_per_cycle(&files, shifted.path(), few, 8);
-    eprintln!("first six prompts at width 8: {right:.3}, with taps one layer off {wrong:.3}");
-    assert!(right > 1.02 * wrong, "{right} with the right taps, {wrong} with taps one layer off");
+    assert!(
+        shifted.iter().all(|&shifted| at_8 > shifted),
+        "{at_8} with the right taps, one layer off {shifted:?}"
+    );
 }
 
-/// The same draft reading the layer after each of its taps.
-fn shifted_taps(draft: &Path) -> tempfile::TempDir {
+/// The same draft reading the layer after (1) or before (-1) each of its taps.
+fn shifted_taps(draft: &Path, by: i64) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let config = std::fs::read_to_string(draft.join("config.json")).expect("a config");
     let mut config: Value = serde_json::from_str(&config).expect("sound JSON");
     for tap in config["dflash_config"]["target_layer_ids"].as_array_mut().expect("taps") {
-        *tap = (tap.as_u64().expect("a layer") + 1).into();
+        *tap = (tap.as_i64().expect("a layer") + by).into();
     }
     std::fs::write(dir.path().join("config.json"), config.to_string()).expect("a writable directory");
     std::fs::copy(draft.join("model.safetensors"), dir.path().join("model.safetensors")).expect("a copy");

@@ -50,6 +50,11 @@ impl Proposer for BlockDiffusion {
         &self.draft.spec().taps
     }
 
+    /// Low enough that a draft which just pays its way is first tried in probes.
+    fn prior(&self, _: usize) -> f32 {
+        0.4
+    }
+
     fn costly(&self) -> bool {
         true
     }
