@@ -27,7 +27,7 @@ pub enum VerifyMode {
 /// Settings of a decoder; none of them changes an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecoderOptions {
-    /// Prompt rows per pass.
+    /// Prompt rows per pass at most; the engine takes fewer where that is as fast.
     pub prefill_chunk: usize,
     /// Rows of a block, the staged token's included.
     pub block: usize,

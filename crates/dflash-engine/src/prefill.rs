@@ -5,6 +5,9 @@ use crate::decoder::{Decoder, Scratch};
 use crate::sequence::Sequence;
 use crate::{EngineError, Event};
 
+/// Rows of a pass at most: more are no faster, and their activations take memory.
+const MOST_ROWS: usize = 512;
+
 /// Runs the prompt through the target in chunks and returns the choice after its last position.
 ///
 /// The chunks change no bit of it: prefill, verify and plain decoding are the same forward.
@@ -15,8 +18,9 @@ pub(crate) fn prefill(
     emit: &mut Emit<'_>,
 ) -> Result<Option<u32>, EngineError> {
     let total = seq.prompt;
-    for start in (0..total).step_by(decoder.options().prefill_chunk) {
-        let end = (start + decoder.options().prefill_chunk).min(total);
+    let rows = decoder.options().prefill_chunk.clamp(1, MOST_ROWS);
+    for start in (0..total).step_by(rows) {
+        let end = (start + rows).min(total);
         let chunk = &seq.ids[start..end];
         scratch.batch.clear();
         scratch.batch.push(chunk, start, Shape::Chain);

@@ -42,7 +42,7 @@ pub struct CheckReport {
 
 /// Runs the command; the exit code is 1 on a difference.
 pub fn check(runtime: &Runtime, request: &GenerateRequest, prompt: &[u32]) -> Outcome<ExitCode> {
-    let decode = |decoding| answer(runtime, request, prompt, decoding, &mut |_| Ok(true));
+    let decode = |decoding| answer(runtime, request, prompt, decoding, None);
     let (speculative, plain) = (decode(Decoding::Speculative)?, decode(Decoding::Plain)?);
     let first_difference = first_difference(&speculative.ids, &plain.ids)
         .map(|index| difference(runtime, prompt, &speculative, &plain, index))

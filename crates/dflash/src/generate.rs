@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use dflash_engine::{Decoding, Event, FinishReason, Request, Stats};
 use dflash_text::TextGuard;
@@ -11,7 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::check;
 use crate::env::Environment;
 use crate::obtain::hex;
-use crate::progress::Progress;
+use crate::progress::{Progress, Step};
 use crate::report::{Failure, Outcome};
 use crate::request::GenerateRequest;
 use crate::run::{print, to_json};
@@ -104,11 +105,12 @@ pub fn generate(request: &GenerateRequest, env: &Environment) -> Outcome<ExitCod
         return check::check(&runtime, request, &ids);
     }
     if request.json {
-        let answer = answer(&runtime, request, &ids, Decoding::Speculative, &mut |_| Ok(true))?;
+        let answer = answer(&runtime, request, &ids, Decoding::Speculative, None)?;
         return print(&to_json(&answer.report())?);
     }
     let mut stdout = io::stdout().lock();
-    let answer = answer(&runtime, request, &ids, Decoding::Speculative, &mut |text| show(&mut stdout, text))?;
+    let mut sink = |text: &str| show(&mut stdout, text);
+    let answer = answer(&runtime, request, &ids, Decoding::Speculative, Some(&mut sink))?;
     if !answer.text.ends_with('\n') {
         show(&mut stdout, "\n")?;
     }
@@ -127,14 +129,15 @@ pub fn prompt_ids(runtime: &Runtime, request: &GenerateRequest) -> Outcome<Vec<u
 /// Takes new text; false when nobody reads any more.
 type Sink<'a> = dyn FnMut(&str) -> Outcome<bool> + 'a;
 
-/// Decodes the prompt and hands its text on as it comes.
+/// Decodes the prompt and hands its text on as it comes. Without a sink a terminal sees how far it is.
 pub fn answer(
     runtime: &Runtime,
     request: &GenerateRequest,
     prompt: &[u32],
     decoding: Decoding,
-    sink: &mut Sink<'_>,
+    mut sink: Option<&mut Sink<'_>>,
 ) -> Outcome<Answer> {
+    let mut meter = Meter::new();
     let guard = match request.stop.is_empty() {
         true => None,
         false => Some(Box::new(StopGuard(runtime.text().stream(&request.stop)?)) as _),
@@ -153,7 +156,11 @@ pub fn answer(
             Event::Tokens(new) => {
                 new.iter().for_each(|&id| _ = stream.push(id));
                 ids.extend(new);
-                if !pass_on(&mut stream, &mut text, sink)? {
+                match &sink {
+                    Some(_) => meter.hide(),
+                    None => meter.show("answer", ids.len(), request.max_tokens),
+                }
+                if !pass_on(&mut stream, &mut text, sink.as_deref_mut())? {
                     return Err(Failure::reader_gone());
                 }
             }
@@ -163,16 +170,45 @@ pub fn answer(
                 return Ok(Answer { text, ids, reason, stats });
             }
             Event::Failed(error) => return Err(Failure::from_error(&error)),
-            Event::PrefillProgress { .. } | Event::Cycle(_) => {}
+            Event::PrefillProgress { done, total } => meter.show("prompt", done, total),
+            Event::Cycle(_) => {}
         }
     }
     Err(Failure::new("the engine stopped in the middle of the answer"))
 }
 
-fn pass_on(stream: &mut TextGuard, text: &mut String, sink: &mut Sink<'_>) -> Outcome<bool> {
+fn pass_on(stream: &mut TextGuard, text: &mut String, sink: Option<&mut Sink<'_>>) -> Outcome<bool> {
     let new = stream.take_text();
     text.push_str(&new);
-    if new.is_empty() { Ok(true) } else { sink(&new) }
+    sink.filter(|_| !new.is_empty()).map_or(Ok(true), |sink| sink(&new))
+}
+
+/// Progress of what takes more than a second.
+struct Meter {
+    began: Instant,
+    step: Option<(&'static str, Step)>,
+}
+
+impl Meter {
+    fn new() -> Self {
+        Self { began: Instant::now(), step: None }
+    }
+
+    fn show(&mut self, label: &'static str, done: usize, total: usize) {
+        if self.began.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        if self.step.as_ref().is_none_or(|(shown, _)| *shown != label) {
+            self.step = Some((label, Progress::of_stderr().token_step(label, total)));
+        }
+        if let Some((_, step)) = &self.step {
+            step.set(done as u64);
+        }
+    }
+
+    fn hide(&mut self) {
+        self.step = None;
+    }
 }
 
 /// Writes text at once; false when the reader has gone (`| head`).

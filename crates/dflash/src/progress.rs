@@ -17,9 +17,12 @@ pub enum Progress {
     Silent,
 }
 
-/// One step in bytes. It disappears when dropped.
+/// One step in bytes or tokens. It disappears when dropped.
 #[derive(Debug)]
 pub struct Step(Option<ProgressBar>);
+
+const BYTES: &str = "{msg} [{bar:30}] {bytes}/{total_bytes} {elapsed}";
+const TOKENS: &str = "{msg} [{bar:30}] {pos}/{len} tokens {elapsed}";
 
 impl Progress {
     /// Bars on a terminal, lines elsewhere.
@@ -37,7 +40,7 @@ impl Progress {
     /// Begins a step of about `bytes` bytes.
     pub fn step(self, label: &str, bytes: u64) -> Step {
         match self {
-            Self::Bar => Step(Some(bar(label, bytes))),
+            Self::Bar => Step(Some(bar(label, bytes, BYTES))),
             Self::Lines => {
                 eprintln!("{label} ({})", human_bytes(bytes));
                 Step(None)
@@ -45,13 +48,18 @@ impl Progress {
             Self::Silent => Step(None),
         }
     }
+
+    /// Begins a step of at most `tokens` tokens. Only a terminal shows it: a log has no use for it.
+    pub fn token_step(self, label: &str, tokens: usize) -> Step {
+        Step((self == Self::Bar).then(|| bar(label, tokens as u64, TOKENS)))
+    }
 }
 
 impl Step {
-    /// Says how many bytes are done.
-    pub fn set(&self, bytes: u64) {
+    /// Says how much is done.
+    pub fn set(&self, done: u64) {
         if let Some(bar) = &self.0 {
-            bar.set_position(bytes);
+            bar.set_position(done);
         }
     }
 }
@@ -64,9 +72,9 @@ impl Drop for Step {
     }
 }
 
-fn bar(label: &str, bytes: u64) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr());
-    if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:30}] {bytes}/{total_bytes} {elapsed}") {
+fn bar(label: &str, total: u64, template: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("=> "));
     }
     bar.set_message(label.to_owned());

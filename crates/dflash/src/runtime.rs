@@ -22,7 +22,7 @@ use crate::registry::Registry;
 use crate::report::{Failure, Outcome};
 use crate::text::TextPipeline;
 
-/// Rows of a block when no draft says otherwise.
+/// Rows of a block where no draft says otherwise.
 const DEFAULT_BLOCK: usize = 16;
 /// Requests that may wait behind the one in work.
 const QUEUE: usize = 4;
@@ -38,7 +38,7 @@ pub struct PairInfo {
     pub target: TargetSpec,
     /// Name of the backend.
     pub backend: String,
-    /// Bytes of all packed weights, read once per step.
+    /// Bytes of all packed weights, target and draft.
     pub weight_bytes: u64,
     /// Bytes of the target's K/V cache per position.
     pub cache_bytes_per_position: u64,
@@ -151,22 +151,29 @@ type Proposers = Vec<Box<dyn Proposer>>;
 
 /// The proposers, the cheapest first, and what they are.
 fn open_draft(found: &Draft, target: &dyn Target, options: &Options) -> Outcome<(DraftInfo, Proposers)> {
-    let block = |own: usize| options.block_tokens.value.map_or(own, |asked| asked.min(own));
     match found {
         Draft::None => Ok((DraftInfo::None, Vec::new())),
         Draft::Ngram => {
-            let block = options.block_tokens.value.unwrap_or(DEFAULT_BLOCK);
-            Ok((DraftInfo::Ngram, vec![Box::new(ContextCopy::new(block.max(1)))]))
+            let copy = ContextCopy::new(block(&DraftInfo::Ngram, options));
+            Ok((DraftInfo::Ngram, vec![Box::new(copy)]))
         }
         Draft::Model { path, registry_quant } => {
             let quant = DraftQuant::effective(options.draft_quant.value, *registry_quant);
             let model = load_draft(path, target, quant.0, options)?;
-            let spec = model.spec().clone();
-            let copy = ContextCopy::new(block(spec.block));
-            let info = DraftInfo::Model { path: path.clone(), spec, quant };
+            let info = DraftInfo::Model { path: path.clone(), spec: model.spec().clone(), quant };
+            let copy = ContextCopy::new(block(&info, options));
             Ok((info, vec![Box::new(copy), Box::new(BlockDiffusion::new(model))]))
         }
     }
+}
+
+/// Rows of a block: at most what the draft was trained for.
+fn block(draft: &DraftInfo, options: &Options) -> usize {
+    let most = match draft {
+        DraftInfo::Model { spec, .. } => spec.block,
+        DraftInfo::None | DraftInfo::Ngram => DEFAULT_BLOCK,
+    };
+    options.block_tokens.value.unwrap_or(most).min(most)
 }
 
 fn load_draft(path: &Path, target: &dyn Target, quant: DraftQuant, options: &Options) -> Outcome<DraftModel> {
@@ -207,14 +214,18 @@ fn info(located: &Located, loaded: &LoadedTarget, draft: DraftInfo, backend: &Cp
         // K and V in halves.
         (2 * 2 * geometry.heads * geometry.dim) as u64
     };
+    let (draft_bytes, draft_notes) = match &draft {
+        DraftInfo::Model { spec, .. } => (spec.weight_bytes, spec.notes.clone()),
+        DraftInfo::None | DraftInfo::Ngram => (0, Vec::new()),
+    };
     PairInfo {
         target_path: located.path.clone(),
         draft,
         target: loaded.target.spec().clone(),
         backend: dflash_tensor::Backend::name(backend),
-        weight_bytes: loaded.weight_bytes,
+        weight_bytes: loaded.weight_bytes + draft_bytes,
         cache_bytes_per_position: (0..cache.layers()).map(per_layer).sum(),
-        notes: loaded.notes.clone(),
+        notes: [&loaded.notes[..], &draft_notes].concat(),
     }
 }
 
@@ -225,14 +236,9 @@ fn decoder(
     options: &Options,
     env: &Environment,
 ) -> Outcome<Decoder> {
-    let own = match &info.draft {
-        DraftInfo::Model { spec, .. } => spec.block,
-        DraftInfo::None | DraftInfo::Ngram => DEFAULT_BLOCK,
-    };
-    let asked = options.block_tokens.value.unwrap_or(own);
     let engine = DecoderOptions {
         prefill_chunk: options.prefill_step_size.value,
-        block: if matches!(info.draft, DraftInfo::Model { .. }) { asked.min(own) } else { asked },
+        block: block(&info.draft, options),
         verify_cap: options.verify_len_cap.value,
         mode: match options.verify_mode.value {
             VerifyMode::Adaptive => EngineMode::Adaptive,
