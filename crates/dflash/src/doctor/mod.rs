@@ -7,6 +7,7 @@ mod report;
 use std::process::ExitCode;
 
 use crate::env::Environment;
+use crate::options::Options;
 use crate::report::Outcome;
 use crate::request::DoctorRequest;
 use crate::run::{print, to_json};
@@ -30,7 +31,7 @@ pub fn examine(request: &DoctorRequest, env: &Environment) -> DoctorReport {
             return DoctorReport::new(None, checks);
         }
     };
-    checks.push(Check::ok("options", "every option and variable is understood"));
+    checks.push(chosen(options));
     let backend = crate::runtime::backend(options);
     checks.push(machine::cpu(&backend));
     checks.push(machine::bandwidth(&backend));
@@ -38,4 +39,17 @@ pub fn examine(request: &DoctorRequest, env: &Environment) -> DoctorReport {
     checks.push(machine::cache(options));
     checks.extend(models::pair(request, options, env));
     DoctorReport::new(Some(options.clone()), checks)
+}
+
+/// The options that somebody chose, with where; the report's configuration has all of them.
+fn chosen(options: &Options) -> Check {
+    let all = serde_json::to_value(options).unwrap_or_default();
+    let chosen = all.as_object().into_iter().flatten().filter(|(_, setting)| setting["origin"] != "default");
+    let lines: Vec<String> = chosen
+        .map(|(name, setting)| {
+            let origin = setting["origin"].as_str().unwrap_or_default();
+            format!("{name} = {} ({origin})", setting["value"])
+        })
+        .collect();
+    Check::ok("options", if lines.is_empty() { "all at their defaults".to_owned() } else { lines.join("\n") })
 }
