@@ -2,40 +2,14 @@
 
 mod common;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use common::{assert_close, backend, backends, edit_config, load, refused, run};
-use dflash_models::{LoadedTarget, ModelError};
+use common::{
+    assert_close, assert_says, backends, edit_config, load, loads_with, refused, refused_with, run, tiny,
+};
+use dflash_models::ModelError;
 use dflash_testkit::{Dtype, TinyLlama, TinyMlx};
 use serde_json::{Value, json};
-use tempfile::TempDir;
-
-/// A tiny target in a directory of its own.
-fn tiny(llama: &TinyLlama) -> (TempDir, PathBuf) {
-    let temp = tempfile::tempdir().unwrap();
-    let dir = llama.write(&temp.path().join("model"));
-    (temp, dir)
-}
-
-/// The error after one change of the config.
-fn refused_with(edit: impl FnOnce(&mut Value)) -> ModelError {
-    let (_temp, dir) = tiny(&TinyLlama::default());
-    edit_config(&dir, edit);
-    refused(&dir)
-}
-
-/// What loads after one change of the config.
-fn loads_with(edit: impl FnOnce(&mut Value)) -> LoadedTarget {
-    let (_temp, dir) = tiny(&TinyLlama::default());
-    edit_config(&dir, edit);
-    load(&dir, &backend()).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn assert_says(error: &ModelError, words: &[&str]) {
-    let text = error.to_string();
-    words.iter().for_each(|word| assert!(text.contains(word), "{word:?} in {text:?}"));
-}
 
 #[test]
 fn a_quantised_target_computes_what_its_values_say() {

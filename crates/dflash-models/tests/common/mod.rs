@@ -9,7 +9,9 @@ use std::sync::Arc;
 use dflash_cpu::{CpuBackend, Isa};
 use dflash_models::{LoadedTarget, ModelError, Taps, Target, load_target};
 use dflash_tensor::{Backend, Batch, Shape, Tensor};
+use dflash_testkit::TinyLlama;
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// A file of the test data.
 pub fn data(path: &str) -> PathBuf {
@@ -148,4 +150,30 @@ pub fn edit_config(dir: &Path, edit: impl FnOnce(&mut Value)) {
     let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     edit(&mut config);
     std::fs::write(path, config.to_string()).unwrap();
+}
+
+/// A tiny target in a directory of its own.
+pub fn tiny(llama: &TinyLlama) -> (TempDir, PathBuf) {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = llama.write(&temp.path().join("model"));
+    (temp, dir)
+}
+
+/// The error after one change of the config.
+pub fn refused_with(edit: impl FnOnce(&mut Value)) -> ModelError {
+    let (_temp, dir) = tiny(&TinyLlama::default());
+    edit_config(&dir, edit);
+    refused(&dir)
+}
+
+/// What loads after one change of the config.
+pub fn loads_with(edit: impl FnOnce(&mut Value)) -> LoadedTarget {
+    let (_temp, dir) = tiny(&TinyLlama::default());
+    edit_config(&dir, edit);
+    load(&dir, &backend()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub fn assert_says(error: &ModelError, words: &[&str]) {
+    let text = error.to_string();
+    words.iter().for_each(|word| assert!(text.contains(word), "{word:?} in {text:?}"));
 }
