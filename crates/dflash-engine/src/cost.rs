@@ -12,7 +12,7 @@ const WIDTHS: [usize; 5] = [1, 2, 4, 8, 16];
 /// Committed positions before the measured rows: short, since weights dominate a step.
 const CONTEXT: usize = 16;
 /// Repetitions; the fastest counts, as it is the one least disturbed.
-const REPETITIONS: usize = 3;
+const REPETITIONS: usize = 5;
 
 /// Seconds by rows, linear between measured points and beyond the last one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

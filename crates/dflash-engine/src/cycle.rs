@@ -44,7 +44,8 @@ pub(crate) fn cycle(
     }
     if seq.finish.is_none() {
         observe(decoder, scratch, seq, 0..committed.ids, 0);
-        seq.policy.record(&Outcome { proposer, class, width, accepted });
+        // By the plan: an id that could not be verified counts as rejected.
+        seq.policy.record(&Outcome { proposer: plan.proposer, class, width: plan.width, accepted });
     }
     Ok(true)
 }

@@ -23,7 +23,7 @@ pub struct Outcome {
     pub proposer: Option<usize>,
     /// Class of its offer.
     pub class: usize,
-    /// Rows verified.
+    /// Rows planned.
     pub width: usize,
     /// Drafted ids accepted.
     pub accepted: usize,

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dflash_engine::{Decoder, StepCosts};
+use sysinfo::System;
 
-use crate::env::Environment;
 use crate::options::Options;
 use crate::report::{Failure, Outcome};
 use crate::runtime::{DraftInfo, PairInfo};
@@ -17,14 +17,9 @@ type Table = BTreeMap<String, StepCosts>;
 /// The costs of `decoder`, measured (a fraction of a second) when this machine has not seen the pair.
 ///
 /// They decide about time, never about text, so a cache that cannot be read or written is no failure.
-pub fn known_or_measured(
-    decoder: &Decoder,
-    info: &PairInfo,
-    options: &Options,
-    env: &Environment,
-) -> Outcome<StepCosts> {
+pub fn known_or_measured(decoder: &Decoder, info: &PairInfo, options: &Options) -> Outcome<StepCosts> {
     let file = options.cache().ok().map(|cache| cache.root().join("step-costs.json"));
-    let key = key(decoder, info, env);
+    let key = key(decoder, info);
     let mut table = file.as_deref().map(read).unwrap_or_default();
     if let Some(costs) = table.get(&key) {
         return Ok(costs.clone());
@@ -37,14 +32,15 @@ pub fn known_or_measured(
     Ok(costs)
 }
 
-fn key(decoder: &Decoder, info: &PairInfo, env: &Environment) -> String {
+fn key(decoder: &Decoder, info: &PairInfo) -> String {
     let size = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.len());
     let draft = match &info.draft {
         DraftInfo::None => "none".to_owned(),
         DraftInfo::Ngram => "ngram".to_owned(),
         DraftInfo::Model { path, quant, .. } => format!("{} {}", path.display(), quant.0),
     };
-    let host = env.text("HOSTNAME").ok().flatten().unwrap_or_default();
+    // A cache directory may be shared by machines.
+    let host = System::host_name().unwrap_or_default();
     format!(
         "{} | {host} | {} | {} {} | {draft} | {} rows",
         env!("CARGO_PKG_VERSION"),
