@@ -2,10 +2,18 @@
 
 mod common;
 
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use common::*;
 use dflash_engine::proposer::{BlockDiffusion, ContextCopy};
-use dflash_engine::{FinishReason, Fixed, Proposer, Request, StepCosts, TokenGuard, Verdict, VerifyMode};
+use dflash_engine::{
+    Curve, Drafted, FinishReason, Fixed, Offer, ProposeRequest, Proposer, ProposerState, Request, StepCosts,
+    TokenGuard, Verdict, VerifyMode,
+};
 use dflash_models::{Draft, DraftOptions};
+use dflash_tensor::{BackendError, Tensor};
 use dflash_testkit::{Script, TinyDraft, TinyLlama};
 
 const SCRIPTS: [Script; 7] = [
@@ -256,4 +264,45 @@ fn plain_steps_between_drafted_ones_leave_no_hole_in_the_draft_context() {
     )
     .with_policy(random_widths(11));
     assert_eq!(speculative(&decoder, &truth.prompt, 150).ids, truth.ids);
+}
+
+/// Drafts ids that no target has, and counts how often it is asked.
+struct Useless(Arc<AtomicUsize>);
+
+impl Proposer for Useless {
+    fn name(&self) -> &'static str {
+        "useless"
+    }
+
+    fn new_state(&self) -> ProposerState {
+        Box::new(())
+    }
+
+    fn observe(&self, _: &mut ProposerState, _: Option<&Tensor>, _: Range<usize>, _: usize) {}
+
+    fn offer(&self, _: &mut ProposerState, _: &[u32]) -> Offer {
+        Offer { ids: BLOCK - 1, class: 0 }
+    }
+
+    fn propose(&self, requests: &mut [ProposeRequest<'_>]) -> Result<(), BackendError> {
+        for request in requests {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            request.drafted.extend((1..request.width).map(|_| Drafted { id: u32::MAX, probability: 1.0 }));
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn ids_outside_of_the_vocabulary_count_against_their_proposer() {
+    let truth = Truth::new(6, 300);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let proposers: Vec<Box<dyn Proposer>> = vec![Box::new(Useless(Arc::clone(&asked)))];
+    let target = target(truth.dir.path());
+    let mut decoder = dflash_engine::Decoder::new(target, proposers, options(VerifyMode::Adaptive));
+    let flat = |seconds| Curve::new(vec![(1, seconds), (16, seconds)]);
+    decoder.set_costs(StepCosts { verify: flat(1.0), propose: vec![Some(flat(0.1))] });
+    assert_eq!(speculative(&decoder, &truth.prompt, 300).ids, truth.ids);
+    let asked = asked.load(Ordering::Relaxed);
+    assert!((1..40).contains(&asked), "asked {asked} times in 300 steps");
 }
