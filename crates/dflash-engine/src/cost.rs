@@ -16,6 +16,7 @@ const REPETITIONS: usize = 5;
 
 /// Seconds by rows, linear between measured points and beyond the last one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<(usize, f64)>", into = "Vec<(usize, f64)>")]
 pub struct Curve {
     points: Vec<(usize, f64)>,
 }
@@ -24,10 +25,9 @@ impl Curve {
     /// Points by ascending rows.
     ///
     /// # Panics
-    /// Without points, or out of order.
+    /// Without points, out of order, or with seconds that are not positive.
     pub fn new(points: Vec<(usize, f64)>) -> Self {
-        assert!(!points.is_empty() && points.is_sorted_by_key(|point| point.0), "ascending points");
-        Self { points }
+        Self::try_from(points).expect("ascending points with positive seconds")
     }
 
     /// Seconds at `rows`.
@@ -46,6 +46,25 @@ impl Curve {
     }
 }
 
+impl TryFrom<Vec<(usize, f64)>> for Curve {
+    type Error = &'static str;
+
+    fn try_from(points: Vec<(usize, f64)>) -> Result<Self, Self::Error> {
+        let ascending = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        let positive = points.iter().all(|point| point.1.is_finite() && point.1 > 0.0);
+        match !points.is_empty() && ascending && positive {
+            true => Ok(Self { points }),
+            false => Err("a curve has ascending rows and positive seconds"),
+        }
+    }
+}
+
+impl From<Curve> for Vec<(usize, f64)> {
+    fn from(curve: Curve) -> Self {
+        curve.points
+    }
+}
+
 /// What a cycle costs on this machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepCosts {
@@ -60,6 +79,14 @@ impl StepCosts {
     pub fn cycle(&self, proposer: Option<usize>, width: usize) -> f64 {
         let propose = proposer.and_then(|index| self.propose[index].as_ref());
         self.verify.at(width) + propose.map_or(0.0, |curve| curve.at(width))
+    }
+
+    /// Whether these could be the costs of `decoder`: a curve for every proposer that has a cost.
+    pub fn fit(&self, decoder: &Decoder) -> bool {
+        let proposers = decoder.proposers();
+        let needs = |index: usize| proposers[index].costly() && decoder.options().max_width() > 1;
+        let known = |(index, curve): (usize, &Option<Curve>)| curve.is_some() || !needs(index);
+        self.propose.len() == proposers.len() && self.propose.iter().enumerate().all(known)
     }
 
     /// Measures a decoder's target and proposers, on a short sequence of its own.
@@ -127,7 +154,10 @@ fn propose_seconds(
     fastest(|| {
         scratch.drafted.clear();
         let drafted = &mut scratch.drafted;
-        Ok(proposer.propose(&mut [ProposeRequest { state: &mut state, ids: &ids, width, drafted }])?)
+        let request = ProposeRequest { state: &mut state, ids: &ids, width, drafted };
+        proposer
+            .propose(&mut [request])
+            .map_err(|source| EngineError::Proposer { name: proposer.name(), source })
     })
 }
 
@@ -141,5 +171,14 @@ mod tests {
         assert_eq!([1, 2, 3, 4, 8].map(|rows| curve.at(rows)), [1.0, 1.5, 2.0, 2.5, 4.5]);
         assert_eq!(Curve::new(vec![(1, 3.0)]).at(9), 3.0);
         assert_eq!(Curve::new(vec![(2, 1.0), (4, 2.0)]).at(1), 0.5);
+    }
+
+    #[test]
+    fn points_that_make_no_curve_are_refused() {
+        for points in
+            [vec![], vec![(2, 1.0), (1, 1.0)], vec![(1, 1.0), (1, 2.0)], vec![(1, 0.0)], vec![(1, f64::NAN)]]
+        {
+            assert!(Curve::try_from(points).is_err());
+        }
     }
 }

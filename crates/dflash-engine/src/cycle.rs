@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use dflash_tensor::Shape;
+use dflash_tensor::{BackendError, Shape};
 
 use crate::commit::commit;
 use crate::decoder::{Decoder, Scratch};
@@ -83,7 +83,11 @@ fn propose(
         width: plan.width,
         drafted: &mut scratch.drafted,
     };
-    decoder.proposers()[index].propose(&mut [request])?;
+    match decoder.proposers()[index].propose(&mut [request]) {
+        // A draft that computes nonsense has drafted nothing; the text does not depend on it.
+        Err(BackendError::NotANumber { .. }) => scratch.drafted.clear(),
+        done => done?,
+    }
     let vocab = decoder.target().spec().vocab;
     let valid = scratch.drafted.iter().take_while(|drafted| (drafted.id as usize) < vocab).count();
     scratch.drafted.truncate(valid.min(plan.width - 1));

@@ -24,6 +24,14 @@ pub enum EngineError {
         /// Valid ids are below.
         vocab: usize,
     },
+    /// A proposer gives no numbers.
+    #[error("the {name} model cannot be used: {source}")]
+    Proposer {
+        /// Its name.
+        name: &'static str,
+        /// What it ran into.
+        source: BackendError,
+    },
     /// The backend failed or produced no number.
     #[error(transparent)]
     Backend(#[from] BackendError),

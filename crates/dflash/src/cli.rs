@@ -39,7 +39,8 @@ pub struct PairArgs {
     #[arg(long, visible_alias = "draft-model", value_name = "PATH|none|ngram")]
     pub draft: Option<String>,
 
-    /// Quantise the draft: `none`, or w(2|4|8) with optional a16|a32 and :gs(32|64|128), as in w4a16:gs64
+    /// Quantise the draft: `none`, or w(4|8) with optional a16|a32 (activations are f32 either way) and
+    /// :gs(32|64|128), as in w4a16:gs64
     /// [default: what the registry says of the pair].
     #[arg(long, value_name = "SPEC")]
     pub draft_quant: Option<String>,
@@ -70,7 +71,7 @@ pub struct RuntimeArgs {
     #[arg(long, value_name = "MODE")]
     pub verify_mode: Option<String>,
 
-    /// Positions per block, the staged token included [default: the draft's own block size].
+    /// Positions per block, the staged token included [default and most: the draft's own block size, or 16].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub block_tokens: Option<String>,
 
@@ -132,7 +133,7 @@ pub struct SamplingArgs {
 #[derive(Debug, Default, Args)]
 pub struct GenerateArgs {
     /// The prompt; without it and --prompt-file, what is piped in.
-    #[arg(long, value_name = "TEXT", conflicts_with = "prompt_file")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompt_file", allow_hyphen_values = true)]
     pub prompt: Option<String>,
 
     /// Read the prompt from a file, `-` for standard input; one final line ending is not part of it.
@@ -140,7 +141,7 @@ pub struct GenerateArgs {
     pub prompt_file: Option<PathBuf>,
 
     /// System message of the chat.
-    #[arg(long, value_name = "TEXT", conflicts_with = "no_chat_template")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "no_chat_template", allow_hyphen_values = true)]
     pub system: Option<String>,
 
     /// Which models.
@@ -152,7 +153,7 @@ pub struct GenerateArgs {
     pub max_tokens: Option<String>,
 
     /// Stop before this text; may be given several times.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub stop: Vec<String>,
 
     /// Take the prompt as it is, without the model's chat template.

@@ -21,7 +21,7 @@ pub fn known_or_measured(decoder: &Decoder, info: &PairInfo, options: &Options) 
     let file = options.cache().ok().map(|cache| cache.root().join("step-costs.json"));
     let key = key(decoder, info);
     let mut table = file.as_deref().map(read).unwrap_or_default();
-    if let Some(costs) = table.get(&key) {
+    if let Some(costs) = table.get(&key).filter(|costs| costs.fit(decoder)) {
         return Ok(costs.clone());
     }
     let costs = StepCosts::measure(decoder).map_err(|error| Failure::from_error(&error))?;
@@ -67,4 +67,25 @@ fn write(file: &Path, table: &Table) {
     };
     // Measured again next time.
     let _ = save();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_makes_no_sense_is_an_empty_one() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for text in [
+            "",
+            "[]",
+            r#"{"a": {"verify": [], "propose": []}}"#,
+            r#"{"a": {"verify": [[1, -1]], "propose": []}}"#,
+        ] {
+            fs::write(file.path(), text).unwrap();
+            assert!(read(file.path()).is_empty(), "{text}");
+        }
+        fs::write(file.path(), r#"{"a": {"verify": [[1, 0.5]], "propose": [null]}}"#).unwrap();
+        assert_eq!(read(file.path()).len(), 1);
+    }
 }

@@ -7,6 +7,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -32,6 +33,9 @@ pub struct EmbeddedFile {
     /// Its SHA-256. Written down, because hashing at every start would take longer than loading.
     pub sha256: String,
 }
+
+/// The time that unpacked files carry.
+const UNPACKED: SystemTime = SystemTime::UNIX_EPOCH;
 
 macro_rules! draft_file {
     ($draft:literal, $name:literal) => {
@@ -73,10 +77,15 @@ impl EmbeddedDraft {
         cache.root().join(&self.name).join(&hex(&hash.finalize())[..16])
     }
 
-    /// The folder appears whole by a rename; comparing sizes costs nothing and notices a damaged disk.
+    /// The folder appears whole by a rename. Sizes and times cost nothing to compare, and whoever changes a
+    /// file changes its time.
     fn is_unpacked(&self, dir: &Path) -> bool {
-        self.contents()
-            .all(|(name, bytes)| dir.join(name).metadata().is_ok_and(|meta| meta.len() == bytes.len() as u64))
+        self.contents().all(|(name, bytes)| {
+            let found = dir.join(name).metadata();
+            found.is_ok_and(|meta| {
+                meta.len() == bytes.len() as u64 && meta.modified().is_ok_and(|at| at == UNPACKED)
+            })
+        })
     }
 
     fn contents(&self) -> impl Iterator<Item = (&'static str, &'static [u8])> {
@@ -92,6 +101,7 @@ impl EmbeddedDraft {
         for (name, bytes) in self.contents() {
             let mut file = File::create_new(whole.join(name))?;
             file.write_all(bytes)?;
+            file.set_modified(UNPACKED)?;
             file.sync_all()?;
         }
         self.put(&whole, dir, work.path())
@@ -144,9 +154,12 @@ mod tests {
         let first = weights.metadata().unwrap().modified().unwrap();
         assert_eq!(draft.unpack(&cache).unwrap(), dir);
         assert_eq!(weights.metadata().unwrap().modified().unwrap(), first);
-        fs::write(&weights, b"short").unwrap();
-        draft.unpack(&cache).unwrap();
-        assert!(draft.is_unpacked(&dir));
+        for damaged in [b"short".to_vec(), vec![0; weights.metadata().unwrap().len() as usize]] {
+            fs::write(&weights, damaged).unwrap();
+            draft.unpack(&cache).unwrap();
+            assert!(draft.is_unpacked(&dir));
+            assert_eq!(fs::read(&weights).unwrap(), draft.contents().last().unwrap().1);
+        }
         let left: Vec<_> = fs::read_dir(dir.parent().unwrap()).unwrap().flatten().collect();
         assert_eq!(left.len(), 1, "{left:?}");
     }

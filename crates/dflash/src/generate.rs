@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use dflash_engine::{Decoding, Event, FinishReason, Request, Stats};
+use dflash_engine::{Decoding, EngineError, Event, FinishReason, Request, Stats};
 use dflash_text::TextGuard;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -13,7 +13,7 @@ use crate::check;
 use crate::env::Environment;
 use crate::obtain::hex;
 use crate::progress::{Progress, Step};
-use crate::report::{Failure, Outcome};
+use crate::report::{Failure, Outcome, say};
 use crate::request::GenerateRequest;
 use crate::run::{print, to_json};
 use crate::runtime::Runtime;
@@ -114,7 +114,7 @@ pub fn generate(request: &GenerateRequest, env: &Environment) -> Outcome<ExitCod
     if !answer.text.ends_with('\n') {
         show(&mut stdout, "\n")?;
     }
-    eprintln!("{}", summary(&answer.stats));
+    say(summary(&answer.stats));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -151,7 +151,7 @@ pub fn answer(
     });
     let mut stream = runtime.text().stream(&request.stop)?;
     let (mut text, mut ids) = (String::new(), Vec::new());
-    for event in submission.map_err(|error| Failure::from_error(&error))? {
+    for event in submission.map_err(engine_failure)? {
         match event {
             Event::Tokens(new) => {
                 new.iter().for_each(|&id| _ = stream.push(id));
@@ -169,12 +169,24 @@ pub fn answer(
                 pass_on(&mut stream, &mut text, sink)?;
                 return Ok(Answer { text, ids, reason, stats });
             }
-            Event::Failed(error) => return Err(Failure::from_error(&error)),
+            Event::Failed(error) => return Err(engine_failure(error)),
             Event::PrefillProgress { done, total } => meter.show("prompt", done, total),
             Event::Cycle(_) => {}
         }
     }
     Err(Failure::new("the engine stopped in the middle of the answer"))
+}
+
+fn engine_failure(error: EngineError) -> Failure {
+    let failure = Failure::from_error(&error);
+    match error {
+        EngineError::PromptTooLong { .. } => {
+            failure.hint("shorten the prompt, or take a model with a longer context")
+        }
+        EngineError::EmptyPrompt => failure.hint("the prompt has no tokens: give more text"),
+        EngineError::Backend(_) => failure.hint("`dflash doctor` loads the model and checks it"),
+        _ => failure,
+    }
 }
 
 fn pass_on(stream: &mut TextGuard, text: &mut String, sink: Option<&mut Sink<'_>>) -> Outcome<bool> {

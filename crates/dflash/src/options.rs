@@ -57,6 +57,8 @@ const VERIFY_LEN_CAP: Names = Names::new("--verify-len-cap", "DFLASH_VERIFY_LEN_
 const VERIFY_MODE: Names = Names::new("--verify-mode", "DFLASH_VERIFY_MODE");
 const BLOCK_TOKENS: Names = Names::flag("--block-tokens");
 const THREADS: Names = Names::new("--threads", "DFLASH_THREADS");
+/// More threads than any machine this runs on has cores.
+const MOST_THREADS: usize = 1024;
 const DRAFT_QUANT: Names = Names::flag("--draft-quant");
 /// The variable that other tools of the same models know stands behind our own.
 const OFFLINE: [Names; 2] =
@@ -79,7 +81,7 @@ impl Options {
             verify_len_cap: number(VERIFY_LEN_CAP, &runtime.verify_len_cap, 0, 0)?,
             verify_mode: verify_mode(runtime.verify_mode.as_deref(), env)?,
             block_tokens: maybe(BLOCK_TOKENS, &runtime.block_tokens)?,
-            threads: maybe(THREADS, &runtime.threads)?,
+            threads: THREADS.resolve(runtime.threads.as_deref(), env, None, threads)?,
             offline: offline(runtime.offline, env)?,
             draft_quant: draft_quant(pair.draft_quant.as_deref(), env)?,
             cache_dir: CacheDir::place(env),
@@ -89,6 +91,13 @@ impl Options {
     /// The directory that keeps downloaded weights.
     pub fn cache(&self) -> Outcome<CacheDir> {
         CacheDir::at(self.cache_dir.value.as_deref())
+    }
+}
+
+fn threads(text: &str) -> Result<Option<usize>, String> {
+    match text.parse() {
+        Ok(count @ 1..=MOST_THREADS) => Ok(Some(count)),
+        _ => Err(format!("a whole number from 1 to {MOST_THREADS}")),
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::cache::human_bytes;
+use crate::report::say;
 
 /// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +34,7 @@ impl Progress {
     /// Says one line.
     pub fn note(self, text: &str) {
         if self != Self::Silent {
-            eprintln!("{text}");
+            say(text);
         }
     }
 
@@ -42,7 +43,7 @@ impl Progress {
         match self {
             Self::Bar => Step(Some(bar(label, bytes, BYTES))),
             Self::Lines => {
-                eprintln!("{label} ({})", human_bytes(bytes));
+                say(format_args!("{label} ({})", human_bytes(bytes)));
                 Step(None)
             }
             Self::Silent => Step(None),

@@ -5,6 +5,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io::Write;
 
 /// What kind of failure it is; decides the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub enum FailureKind {
     Interrupted,
     /// Nobody reads standard output any more (`| head`): the work ends, nothing is said.
     ReaderGone,
+    /// The model is not here yet, and this run may not fetch it: exit code 1.
+    NotFetched,
 }
 
 /// A failure with its causes and with what the user can do about it.
@@ -45,6 +48,11 @@ impl Failure {
     /// The user stopped it.
     pub fn interrupted() -> Self {
         Self::of_kind(FailureKind::Interrupted, "interrupted")
+    }
+
+    /// The model is not here yet, and this run may not fetch it.
+    pub fn not_fetched(message: impl Into<String>) -> Self {
+        Self::of_kind(FailureKind::NotFetched, message)
     }
 
     /// Nobody reads standard output any more.
@@ -98,7 +106,7 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self.kind {
             FailureKind::Usage => 2,
-            FailureKind::Failed | FailureKind::Interrupted => 1,
+            FailureKind::Failed | FailureKind::Interrupted | FailureKind::NotFetched => 1,
             FailureKind::ReaderGone => 0,
         }
     }
@@ -115,6 +123,11 @@ impl fmt::Display for Failure {
         }
         Ok(())
     }
+}
+
+/// Says a line on stderr. Where nobody can hear it there is nothing more to do.
+pub fn say(line: impl fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Continuation lines are indented, so that a line's prefix tells what it is.

@@ -15,7 +15,7 @@ use crate::hub::HubCache;
 use crate::interrupt;
 use crate::models::Listing;
 use crate::registry::Registry;
-use crate::report::{Failure, FailureKind, Outcome};
+use crate::report::{Failure, FailureKind, Outcome, say};
 use crate::request::{DoctorRequest, GenerateRequest};
 
 /// Runs a command line and reports what went wrong on stderr.
@@ -66,7 +66,7 @@ pub(crate) fn print(text: &str) -> Outcome<ExitCode> {
 
 fn report(failure: &Failure) -> ExitCode {
     if failure.kind() != FailureKind::ReaderGone {
-        eprintln!("{failure}");
+        say(failure);
     }
     if failure.kind() == FailureKind::Interrupted {
         interrupt::end_by_signal();

@@ -20,6 +20,7 @@ use crate::pair::{Draft, Locator, PairChoice, Target as Located};
 use crate::progress::Progress;
 use crate::registry::Registry;
 use crate::report::{Failure, Outcome};
+use crate::setting::Origin;
 use crate::text::TextPipeline;
 
 /// Rows of a block where no draft says otherwise.
@@ -151,6 +152,15 @@ type Proposers = Vec<Box<dyn Proposer>>;
 
 /// The proposers, the cheapest first, and what they are.
 fn open_draft(found: &Draft, target: &dyn Target, options: &Options) -> Outcome<(DraftInfo, Proposers)> {
+    let quant = options.draft_quant;
+    if !matches!(found, Draft::Model { .. })
+        && quant.origin == Origin::Flag
+        && quant.value != Some(DraftQuant::Off)
+    {
+        return Err(
+            Failure::usage("--draft-quant needs a draft model").hint("leave it out, or pass --draft PATH")
+        );
+    }
     match found {
         Draft::None => Ok((DraftInfo::None, Vec::new())),
         Draft::Ngram => {

@@ -66,10 +66,8 @@ pub fn cache(options: &Options) -> Check {
     let writable = std::fs::create_dir_all(cache.root())
         .and_then(|()| tempfile::Builder::new().prefix(".doctor-").tempfile_in(cache.root()).map(drop));
     if let Err(error) = writable {
-        return Check::fatal(
-            "cache",
-            format!("{root} cannot be written: {error}\nset DFLASH_CACHE to a directory that can"),
-        );
+        let advice = "what is in it can still be used; DFLASH_CACHE names another directory";
+        return Check::warning("cache", format!("{root} cannot be written: {error}\n{advice}"));
     }
     let files = cache.files().unwrap_or_default();
     let mut message = root.to_string();

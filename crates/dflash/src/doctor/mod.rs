@@ -6,6 +6,8 @@ mod report;
 
 use std::process::ExitCode;
 
+use dflash_cpu::CpuBackend;
+
 use crate::env::Environment;
 use crate::options::Options;
 use crate::report::Outcome;
@@ -28,17 +30,19 @@ pub fn examine(request: &DoctorRequest, env: &Environment) -> DoctorReport {
         Ok(options) => options,
         Err(failure) => {
             checks.push(Check::fatal("options", failure.to_string()));
+            checks.extend(machine_checks(&CpuBackend::detect()));
             return DoctorReport::new(None, checks);
         }
     };
     checks.push(chosen(options));
-    let backend = crate::runtime::backend(options);
-    checks.push(machine::cpu(&backend));
-    checks.push(machine::bandwidth(&backend));
-    drop(backend);
+    checks.extend(machine_checks(&crate::runtime::backend(options)));
     checks.push(machine::cache(options));
     checks.extend(models::pair(request, options, env));
     DoctorReport::new(Some(options.clone()), checks)
+}
+
+fn machine_checks(backend: &CpuBackend) -> [Check; 2] {
+    [machine::cpu(backend), machine::bandwidth(backend)]
 }
 
 /// The options that somebody chose, with where; the report's configuration has all of them.

@@ -6,6 +6,7 @@ use crate::cache::human_bytes;
 use crate::env::Environment;
 use crate::options::Options;
 use crate::progress::Progress;
+use crate::report::FailureKind;
 use crate::request::DoctorRequest;
 use crate::runtime::{DraftInfo, PairInfo, Runtime};
 
@@ -19,7 +20,7 @@ pub fn pair(request: &DoctorRequest, options: &Options, env: &Environment) -> Ve
     match Runtime::open(&request.pair, &offline, env, Progress::Silent) {
         Ok(runtime) => vec![matched(&runtime), memory(runtime.info())],
         // Nothing is broken when the default pair was simply not fetched yet.
-        Err(failure) if !options.offline.value && failure.message().contains("offline") => {
+        Err(failure) if !options.offline.value && failure.kind() == FailureKind::NotFetched => {
             vec![Check::warning("pair", format!("{failure}\n`dflash generate` fetches it"))]
         }
         Err(failure) => vec![Check::fatal("pair", failure.to_string())],

@@ -82,7 +82,10 @@ impl ObtainError {
         if matches!(self, Self::Interrupted) {
             return Failure::interrupted();
         }
-        let mut failure = Failure::new(format!("cannot obtain the target {}", file.file_name())).cause(&self);
+        let message = format!("cannot obtain the target {}", file.file_name());
+        let failure =
+            if matches!(self, Self::Offline) { Failure::not_fetched(message) } else { Failure::new(message) };
+        let mut failure = failure.cause(&self);
         for attempt in self.attempts() {
             failure = failure.cause(format_args!("{}: {}", attempt.command, attempt.outcome));
         }

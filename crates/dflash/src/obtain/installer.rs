@@ -1,6 +1,7 @@
 //! The package downloaders of this machine, and how each is asked for one wheel.
 
-use std::fs::{self, File};
+use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -30,6 +31,7 @@ pub enum Product {
 }
 
 const POLL: Duration = Duration::from_millis(50);
+const KEPT_BYTES: usize = 8 << 10;
 const TAIL_LINES: usize = 6;
 const TAIL_WIDTH: usize = 240;
 
@@ -56,12 +58,15 @@ impl Installer {
         let rooms = Rooms::create(room)?;
         let label = format!("downloading {} with {}", file.requirement(), self.name());
         let step = obtainer.progress.step(&label, file.download_size);
-        let status = match self.command(file, &rooms, obtainer.env)?.spawn() {
-            Ok(child) => wait(child, room, &step, obtainer)?,
+        let mut child = match self.command(file, &rooms, obtainer.env).spawn() {
+            Ok(child) => child,
             Err(error) => return Ok(Err(self.attempt(file, error.to_string()))),
         };
+        let said = child.stderr.take().map(|pipe| std::thread::spawn(|| last_bytes(pipe)));
+        let status = wait(child, room, &step, obtainer)?;
         if !status.success() {
-            return Ok(Err(self.attempt(file, format!("{status}\n{}", tail(&rooms.log)))));
+            let said = said.and_then(|reader| reader.join().ok()).unwrap_or_default();
+            return Ok(Err(self.attempt(file, format!("{status}\n{}", tail(&said)))));
         }
         Ok(self
             .product(file, &rooms.out)
@@ -118,8 +123,7 @@ impl Installer {
         }
     }
 
-    fn command(&self, file: &WheelFile, rooms: &Rooms, env: &Environment) -> Result<Command, ObtainError> {
-        let log = File::create(&rooms.log).map_err(ObtainError::io("create", &rooms.log))?;
+    fn command(&self, file: &WheelFile, rooms: &Rooms, env: &Environment) -> Command {
         let mut command = Command::new(self.program());
         command.args(self.arguments()).arg(&rooms.out).arg(file.requirement());
         command.env_clear().envs(env.iter());
@@ -128,8 +132,8 @@ impl Installer {
         // Python puts the folder it starts in on its module path, and uv reads settings from there:
         // neither is meant to come from where the user happens to stand.
         command.current_dir(&rooms.temp);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        Ok(command)
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
     }
 
     fn product(&self, file: &WheelFile, out: &Path) -> Option<Product> {
@@ -155,12 +159,11 @@ impl Installer {
 struct Rooms {
     out: PathBuf,
     temp: PathBuf,
-    log: PathBuf,
 }
 
 impl Rooms {
     fn create(room: &Path) -> Result<Self, ObtainError> {
-        let rooms = Self { out: room.join("out"), temp: room.join("temp"), log: room.join("log") };
+        let rooms = Self { out: room.join("out"), temp: room.join("temp") };
         for dir in [&rooms.out, &rooms.temp] {
             fs::create_dir_all(dir).map_err(ObtainError::io("create", dir))?;
         }
@@ -202,9 +205,21 @@ fn bytes_below(dir: &Path) -> u64 {
         .sum()
 }
 
+/// Reads all of it, so that the writer never waits, and keeps the end. Not through a file: the disk may be full,
+/// and that is then what it says.
+fn last_bytes(mut pipe: impl Read) -> Vec<u8> {
+    let (mut kept, mut chunk) = (Vec::new(), [0; 4096]);
+    while let Ok(read @ 1..) = pipe.read(&mut chunk) {
+        kept.extend_from_slice(&chunk[..read]);
+        let surplus = kept.len().saturating_sub(KEPT_BYTES);
+        kept.drain(..surplus);
+    }
+    kept
+}
+
 /// The end of what the downloader said; the reason is in its last lines.
-fn tail(log: &Path) -> String {
-    let said = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
+fn tail(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
     let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = lines[lines.len().saturating_sub(TAIL_LINES)..].iter();
     last.map(|line| line.chars().take(TAIL_WIDTH).collect::<String>()).collect::<Vec<_>>().join("\n")
