@@ -16,6 +16,12 @@ pub enum ModelError {
         /// What it said.
         source: std::io::Error,
     },
+    /// A pipe, a device or a directory stands where a file belongs.
+    #[error("{path} is not a regular file")]
+    NotAFile {
+        /// What was to be read.
+        path: PathBuf,
+    },
     /// The path is not a checkpoint of any kind that is read.
     #[error("{path} is not a checkpoint: {why}")]
     NotACheckpoint {
@@ -250,8 +256,10 @@ pub enum ModelError {
         what: String,
     },
     /// The backend cannot hold a matrix.
-    #[error("cannot pack {tensor}")]
+    #[error("cannot pack {tensor} of {path}")]
     Pack {
+        /// Checkpoint.
+        path: PathBuf,
         /// Matrices that were to share a weight.
         tensor: String,
         /// Why.

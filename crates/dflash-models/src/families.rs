@@ -24,6 +24,11 @@ pub(crate) struct Family {
 const FAMILIES: &[Family] =
     &[Family { model_type: "llama", arch: "llama", hf: llama::from_hf, gguf: llama::from_gguf }];
 
+/// `model_type` of every target family that can be loaded.
+pub fn supported_model_types() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().map(|family| family.model_type)
+}
+
 /// The family that `name` stands for.
 ///
 /// # Errors

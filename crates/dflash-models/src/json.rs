@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map as Json, Value};
 
 use crate::ModelError;
+use crate::map::regular;
 
 /// A JSON file.
 pub struct Document {
@@ -14,8 +15,9 @@ impl Document {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`ModelError::Io`] or [`ModelError::Json`].
+    /// [`ModelError::Io`], [`ModelError::NotAFile`] or [`ModelError::Json`].
     pub fn open(path: &Path) -> Result<Self, ModelError> {
+        regular(path)?;
         let io = |source| ModelError::Io { path: path.to_owned(), source };
         Self::parse(path, &std::fs::read(path).map_err(io)?)
     }
@@ -25,7 +27,7 @@ impl Document {
     /// # Errors
     /// As [`Document::open`], except for an absent file.
     pub fn open_optional(path: &Path) -> Result<Option<Self>, ModelError> {
-        if path.is_file() { Self::open(path).map(Some) } else { Ok(None) }
+        if path.exists() { Self::open(path).map(Some) } else { Ok(None) }
     }
 
     /// Parses the contents of `path`.

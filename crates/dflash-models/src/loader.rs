@@ -2,9 +2,10 @@ use std::sync::Arc;
 
 use dflash_tensor::{Backend, Part, Tensor, Weight};
 
+use crate::ModelError;
 use crate::affine::{AffineMatrix, DraftQuant};
 use crate::checkpoint::{Checkpoint, Matrix};
-use crate::{Element, ModelError};
+use crate::quantizer::Quantizer;
 
 /// What every load needs and gathers: the backend, progress and notes.
 pub(crate) struct LoadContext<'a> {
@@ -22,7 +23,7 @@ pub(crate) struct LoadContext<'a> {
 pub(crate) struct Loader<'a, 'b> {
     checkpoint: &'a Checkpoint,
     context: &'a mut LoadContext<'b>,
-    quant: Option<DraftQuant>,
+    quantizer: Option<Quantizer>,
     done: u64,
     total: u64,
 }
@@ -72,7 +73,7 @@ impl<'a, 'b> Loader<'a, 'b> {
         quant: Option<DraftQuant>,
     ) -> Self {
         let total = checkpoint.bytes();
-        Self { checkpoint, context, quant, done: 0, total }
+        Self { checkpoint, context, quantizer: quant.map(Quantizer::new), done: 0, total }
     }
 
     /// The checkpoint.
@@ -112,7 +113,8 @@ impl<'a, 'b> Loader<'a, 'b> {
             sources.iter().zip(wanted).map(|(source, wanted)| source.part(wanted)).collect::<Vec<_>>();
         let weight = self.context.backend.pack(&parts).map_err(|source| {
             let names = wanted.iter().map(|wanted| wanted.module.as_str()).collect::<Vec<_>>();
-            ModelError::Pack { tensor: names.join(", "), source }
+            let path = self.checkpoint.path().to_owned();
+            ModelError::Pack { path, tensor: names.join(", "), source }
         })?;
         self.context.packed += weight.bytes() as u64;
         wanted.iter().for_each(|wanted| self.packed(&wanted.module));
@@ -129,20 +131,10 @@ impl<'a, 'b> Loader<'a, 'b> {
         (self.context.progress)(self.done.min(self.total), self.total);
     }
 
-    fn source(&self, wanted: &Wanted) -> Result<Source<'a>, ModelError> {
+    fn source(&mut self, wanted: &Wanted) -> Result<Source<'a>, ModelError> {
         let matrix = self.checkpoint.matrix(&wanted.module, wanted.rows, wanted.cols)?;
-        let Some(quant) = self.quant else { return Ok(Source::Mapped(matrix)) };
-        if !matrix.cols.is_multiple_of(quant.group as usize) {
-            return Ok(Source::Mapped(matrix));
-        }
-        let element = Element::Plain(matrix.format);
-        match (matrix.data, element.scale()) {
-            (dflash_tensor::PartData::Plain(bytes), Some(scale)) => {
-                let values = element.floats(bytes).expect("a type that is a scale is a float");
-                Ok(Source::Quantised(AffineMatrix::quantize(&values, matrix.cols, quant, scale)))
-            }
-            _ => Ok(Source::Mapped(matrix)),
-        }
+        let quantised = self.quantizer.as_mut().and_then(|quantizer| quantizer.quantize(&matrix));
+        Ok(quantised.map_or(Source::Mapped(matrix), Source::Quantised))
     }
 
     /// A float vector, such as a bias.
@@ -161,9 +153,13 @@ impl<'a, 'b> Loader<'a, 'b> {
         Ok(tensor)
     }
 
-    /// Checks that the checkpoint holds nothing else and reports all bytes as done.
+    /// Checks that the checkpoint holds nothing else, notes what could not be quantised and reports all
+    /// bytes as done.
     pub(crate) fn finish(mut self) -> Result<(), ModelError> {
         self.checkpoint.finish()?;
+        if let Some(quantizer) = &self.quantizer {
+            self.context.notes.extend(quantizer.note(self.checkpoint.path())?);
+        }
         self.advance(self.total);
         Ok(())
     }

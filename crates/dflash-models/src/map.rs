@@ -1,10 +1,20 @@
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 
 use crate::ModelError;
+
+/// Metadata of a regular file. To be asked before a file is opened: opening a pipe waits for its writer.
+///
+/// # Errors
+/// [`ModelError::Io`] or [`ModelError::NotAFile`].
+pub(crate) fn regular(path: &Path) -> Result<Metadata, ModelError> {
+    let metadata =
+        std::fs::metadata(path).map_err(|source| ModelError::Io { path: path.to_owned(), source })?;
+    if metadata.is_file() { Ok(metadata) } else { Err(ModelError::NotAFile { path: path.to_owned() }) }
+}
 
 /// A file mapped into memory, read only.
 pub(crate) struct Map {
@@ -16,8 +26,9 @@ impl Map {
     /// Maps a regular file.
     ///
     /// # Errors
-    /// [`ModelError::Io`].
+    /// As [`regular`].
     pub(crate) fn open(path: &Path) -> Result<Self, ModelError> {
+        regular(path)?;
         let io = |source| ModelError::Io { path: path.to_owned(), source };
         let file = File::open(path).map_err(io)?;
         // SAFETY: the mapping is private to this value and only read. Like every program that maps

@@ -47,6 +47,7 @@ impl Header {
             })?;
             tensors.push(tensor);
         }
+        refuse_overlap(map.path(), &tensors)?;
         let short = tensors.iter().any(|tensor| tensor.range.end > bytes.len());
         Ok(Self { tensors, short })
     }
@@ -84,6 +85,22 @@ pub(crate) fn refuse_pointer(path: &Path, bytes: &[u8]) -> Result<(), ModelError
         return Err(ModelError::LfsPointer { path: path.to_owned() });
     }
     Ok(())
+}
+
+/// Tensors own their bytes: shared ones would let a small file unfold into a model of any size.
+///
+/// # Errors
+/// [`ModelError::Damaged`] naming two tensors.
+pub(crate) fn refuse_overlap(path: &Path, tensors: &[TensorInfo]) -> Result<(), ModelError> {
+    let mut placed = tensors.iter().filter(|tensor| !tensor.range.is_empty()).collect::<Vec<_>>();
+    placed.sort_by_key(|tensor| tensor.range.start);
+    match placed.windows(2).find(|pair| pair[1].range.start < pair[0].range.end) {
+        None => Ok(()),
+        Some(pair) => {
+            let what = format!("tensors {} and {} share bytes", pair[0].name, pair[1].name);
+            Err(damaged(path, what))
+        }
+    }
 }
 
 fn damaged(path: &Path, what: String) -> ModelError {

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ModelError;
 use crate::json::Document;
-use crate::map::Map;
+use crate::map::{Map, regular};
 use crate::safetensors::Header;
 
 const INDEX: &str = "model.safetensors.index.json";
@@ -19,7 +19,7 @@ pub(crate) fn open(dir: &Path) -> Result<Vec<(Map, Header)>, ModelError> {
         None => glob(dir)?,
     };
     let (opened, short) = open_present(dir, &files)?;
-    let missing = files.into_iter().filter(|name| !dir.join(name).is_file()).collect::<Vec<_>>();
+    let missing = files.into_iter().filter(|name| !dir.join(name).exists()).collect::<Vec<_>>();
     if !missing.is_empty() || !short.is_empty() {
         return Err(ModelError::Incomplete { dir: dir.to_owned(), missing, short });
     }
@@ -33,11 +33,9 @@ type Opened = (Vec<(Map, Header)>, Vec<String>);
 
 fn open_present(dir: &Path, files: &BTreeSet<String>) -> Result<Opened, ModelError> {
     let (mut opened, mut short) = (Vec::new(), Vec::new());
-    for name in files.iter().filter(|name| dir.join(name).is_file()) {
+    for name in files.iter().filter(|name| dir.join(name).exists()) {
         let path = dir.join(name);
-        let length =
-            std::fs::metadata(&path).map_err(|source| ModelError::Io { path: path.clone(), source })?.len();
-        if length == 0 {
+        if regular(&path)?.len() == 0 {
             short.push(name.clone());
             continue;
         }

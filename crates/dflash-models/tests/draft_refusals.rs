@@ -236,6 +236,100 @@ fn quantisation_plans_are_checked() {
     }
 }
 
+fn load_quantised(pair: &Pair, group: u16) -> Result<Draft, ModelError> {
+    let options = DraftOptions { quant: Some(DraftQuant { bits: 8, group }), ..DraftOptions::default() };
+    Draft::load(&pair.draft, pair.target.as_ref(), options)
+}
+
+/// The tiny draft has matrices of 32 inputs and, as projection of the features and in every MLP, of 64.
+#[test]
+fn matrices_that_do_not_divide_into_groups_are_noted() {
+    let pair = pair(TinyLayout::Flat, |_| {}, |_| {});
+    let notes = |group| load_quantised(&pair, group).unwrap().spec().notes.clone();
+    assert!(notes(32).is_empty());
+    assert_eq!(notes(64), ["12 of 15 matrices are not a multiple of 64 wide and stay in F32"]);
+}
+
+#[test]
+fn a_plan_that_fits_no_matrix_is_an_error_with_a_hint() {
+    let pair = pair(TinyLayout::Flat, |_| {}, |_| {});
+    let error = load_quantised(&pair, 128).err().expect("no matrix is 128 wide");
+    assert!(matches!(error, ModelError::Quantization { .. }), "{error}");
+    assert_says(&error, &["none of its 15 matrices is a multiple of 128 wide", "take gs64 or gs32"]);
+}
+
+#[test]
+fn unknown_keys_are_noted_in_every_layout() {
+    let mut unread = LAYOUTS.map(|layout| (layout, "shiny_new_thing", "shiny_new_thing")).to_vec();
+    unread.push((TinyLayout::Flat, "causal", "causal"));
+    for (layout, key, name) in unread {
+        let pair = pair(layout, |config| config[key] = json!(1), |_| {});
+        let notes = pair.load().unwrap().spec().notes.clone();
+        assert_eq!(notes, [format!("keys of config.json that are not read: {name}")], "{layout:?}");
+    }
+    let section = "transformer_layer_config";
+    let pair = pair(TinyLayout::Speculators, |config| config[section]["shiny"] = json!(1), |_| {});
+    assert_eq!(
+        pair.load().unwrap().spec().notes,
+        ["keys of config.json that are not read: transformer_layer_config.shiny"]
+    );
+}
+
+/// A draft half as wide as its target, with both tables.
+fn narrow(layout: TinyLayout) -> Pair {
+    let small = TinyLlama { hidden: 16, ..TinyLlama::default() };
+    let tiny = |layout| TinyDraft { layout, ..TinyDraft::default() };
+    let config = |config: &mut Value| {
+        *config = tiny(layout).config(&small);
+        config["target_hidden_size"] = json!(32);
+    };
+    pair(layout, config, |file| {
+        *file = tiny(layout).tensors(&small);
+        file.floats("fc.weight", &[16, 64], &[0.1; 16 * 64], Dtype::F32);
+        if layout == TinyLayout::Flat {
+            for table in ["embed_tokens.weight", "lm_head.weight"] {
+                file.floats(table, &[97, 16], &[0.1; 97 * 16], Dtype::F32);
+            }
+        }
+    })
+}
+
+#[test]
+fn only_tables_that_are_used_allow_another_width() {
+    let error = narrow(TinyLayout::Flat).refused();
+    let ModelError::Mismatch { differences, .. } = &error else { panic!("{error}") };
+    assert_eq!(differences.len(), 1, "{error}");
+    assert_says(&error, &["`hidden_size` is 16, the target has 32"]);
+
+    let narrow = narrow(TinyLayout::SpeculatorsOwn(40));
+    let draft = narrow.load().unwrap_or_else(|error| panic!("{error}"));
+    let (mut ws, mut state, mut out) = (draft.workspace(), draft.new_state(), Vec::new());
+    let features = common::tensor(narrow.target.backend(), &[vec![0.3; 64]]);
+    draft.observe(&mut ws, &mut state, &features, 0..1, 0);
+    draft.propose(&mut ws, &mut [&mut state], &[9], 8, &mut out).unwrap();
+    assert_eq!(out[0].len(), 7);
+}
+
+#[test]
+fn a_target_width_may_stand_in_either_place() {
+    let error = refused(TinyLayout::Nested, |config| {
+        config["dflash_config"]["target_hidden_size"] = json!(48);
+    });
+    assert_says(&error, &["`target_hidden_size` is 48, the target has 32"]);
+}
+
+#[test]
+fn truncated_weights_are_named_with_their_place() {
+    let pair = pair(TinyLayout::Flat, |_| {}, |_| {});
+    let path = pair.draft.join("model.safetensors");
+    let whole = fs::read(&path).unwrap();
+    for end in [0, 4, 100, whole.len() / 2, whole.len() - 1] {
+        fs::write(&path, &whole[..end]).unwrap();
+        let error = pair.refused();
+        assert_says(&error, &[pair.draft.to_str().unwrap(), "too short: model.safetensors"]);
+    }
+}
+
 #[test]
 fn a_target_is_no_draft() {
     let pair = pair(TinyLayout::Flat, |_| {}, |_| {});

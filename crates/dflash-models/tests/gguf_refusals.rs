@@ -66,6 +66,20 @@ fn unknown_gguf_tensors_are_not_ignored() {
     assert_says(&refused(&path), &["model.layers.1.mlp.up_proj.weight", "missing"]);
 }
 
+/// One layer's bytes for every layer would unfold a small file into a model of any size.
+#[test]
+fn gguf_tensors_that_share_bytes_are_refused() {
+    let (_temp, path) = edited_gguf(|bytes| {
+        // Number of dimensions, two dimensions and the type stand between.
+        let offset = |name| after(bytes, name) + 4 + 16 + 4;
+        let (first, second) = (offset("blk.0.ffn_up.weight"), offset("blk.1.ffn_up.weight"));
+        bytes.copy_within(first..first + 8, second);
+    });
+    let error = refused(&path);
+    assert!(matches!(error, ModelError::Damaged { .. }), "{error}");
+    assert_says(&error, &["blk.0.ffn_up.weight", "blk.1.ffn_up.weight", "share bytes"]);
+}
+
 #[test]
 fn other_versions_of_gguf_are_refused() {
     let (_temp, path) = edited_gguf(|bytes| bytes[4] = 1);

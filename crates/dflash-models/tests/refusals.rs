@@ -284,6 +284,44 @@ fn paths_that_are_no_checkpoint_say_what_they_lack() {
 }
 
 #[test]
+fn safetensors_that_share_bytes_are_refused() {
+    let (_temp, dir) = tiny(&TinyLlama::default());
+    let path = dir.join("model.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    let end = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let mut header: Value = serde_json::from_slice(&bytes[8..end]).unwrap();
+    let [first, second] = [0, 1].map(|layer| format!("model.layers.{layer}.mlp.up_proj.weight"));
+    header[&second]["data_offsets"] = header[&first]["data_offsets"].clone();
+    let header = header.to_string();
+    let edited = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &bytes[end..]].concat();
+    fs::write(&path, edited).unwrap();
+    let error = refused(&dir);
+    assert!(matches!(error, ModelError::Damaged { .. }), "{error}");
+    assert_says(&error, &[&first, &second, "share bytes"]);
+}
+
+/// Opening a pipe would wait for a writer. A socket stands in for it: no regular file either, but opening
+/// one fails at once.
+#[cfg(unix)]
+#[test]
+fn only_regular_files_are_opened() {
+    let (_temp, dir) = tiny(&TinyLlama::default());
+    let assert_refused = |file: &str, model: &Path| {
+        let path = dir.join(file);
+        let _ = fs::remove_file(&path);
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let error = refused(model);
+        assert!(matches!(&error, ModelError::NotAFile { path: found } if *found == path), "{error}");
+        fs::remove_file(&path).unwrap();
+    };
+    assert_refused("x.gguf", &dir.join("x.gguf"));
+    assert_refused("generation_config.json", &dir);
+    assert_refused("model.safetensors.index.json", &dir);
+    assert_refused("model.safetensors", &dir);
+    assert_refused("config.json", &dir);
+}
+
+#[test]
 fn progress_ends_at_the_whole() {
     let mut seen = Vec::new();
     let mut progress = |done, total| seen.push((done, total));

@@ -113,7 +113,7 @@ pub struct RefusedArgs {
 #[command(next_help_heading = "Sampling (greedy only)")]
 pub struct SamplingArgs {
     /// Temperature; only 0.
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    #[arg(long, alias = "temperature", value_name = "T", allow_negative_numbers = true)]
     pub temp: Option<String>,
     /// Nucleus; only 1.
     #[arg(long, value_name = "P", allow_negative_numbers = true)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dflash_engine::{Decoder, StepCosts};
+use dflash_engine::{Decoder, EngineError, StepCosts};
 use sysinfo::System;
 
 use crate::options::Options;
@@ -24,12 +24,22 @@ pub fn known_or_measured(decoder: &Decoder, info: &PairInfo, options: &Options) 
     if let Some(costs) = table.get(&key).filter(|costs| costs.fit(decoder)) {
         return Ok(costs.clone());
     }
-    let costs = StepCosts::measure(decoder).map_err(|error| Failure::from_error(&error))?;
+    let costs = StepCosts::measure(decoder).map_err(unmeasurable)?;
     if let Some(file) = file {
         table.insert(key, costs.clone());
         write(&file, &table);
     }
     Ok(costs)
+}
+
+fn unmeasurable(error: EngineError) -> Failure {
+    let failure = Failure::from_error(&error);
+    match error {
+        EngineError::Proposer { .. } => {
+            failure.hint("--draft none decodes without it, --draft PATH takes another")
+        }
+        _ => failure,
+    }
 }
 
 fn key(decoder: &Decoder, info: &PairInfo) -> String {

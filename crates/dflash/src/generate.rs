@@ -114,7 +114,7 @@ pub fn generate(request: &GenerateRequest, env: &Environment) -> Outcome<ExitCod
     if !answer.text.ends_with('\n') {
         show(&mut stdout, "\n")?;
     }
-    say(summary(&answer.stats));
+    say(summary(&answer, request.max_tokens));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -232,13 +232,26 @@ fn show(out: &mut impl Write, text: &str) -> Outcome<bool> {
     }
 }
 
-/// One line about an answer, for people.
-pub fn summary(stats: &Stats) -> String {
+/// One line about an answer, for people: above all what it cost, and whether it was cut.
+pub fn summary(answer: &Answer, max_tokens: usize) -> String {
+    let stats = &answer.stats;
     let mut line =
         format!("{} tokens | {:.1} tok/s", stats.completion_tokens, stats.decode_tokens_per_second());
     if stats.drafted > 0 {
         let (ratio, per_cycle) = (100.0 * stats.acceptance_ratio(), stats.tokens_per_cycle());
         line += &format!(" | {ratio:.1}% acceptance | {per_cycle:.2} tokens per cycle");
     }
-    line + &format!(" | prompt {} tokens in {:.2} s", stats.prompt_tokens, stats.prefill_s)
+    if stats.drafted > 0 {
+        let by = stats
+            .cycles_by_proposer
+            .iter()
+            .map(|(name, cycles)| format!("{cycles} {}", if *name == "none" { "plain" } else { name }));
+        line += &format!(" | cycles: {}", by.collect::<Vec<_>>().join(", "));
+    }
+    line += &format!(" | prompt {} tokens in {:.2} s", stats.prompt_tokens, stats.prefill_s);
+    line + match answer.reason {
+        FinishReason::Stop => "",
+        FinishReason::Length if stats.completion_tokens == max_tokens => " | cut at --max-tokens",
+        FinishReason::Length => " | cut where the model's context ends",
+    }
 }

@@ -125,7 +125,10 @@ fn row(entry: &Entry, cache: Option<&CacheDir>, hub: &HubCache) -> ModelRow {
         family: entry.family,
         draft_quant: entry.draft_quant,
         state,
-        note: note(entry, target, draft.unwrap_or(true)),
+        note: match entry.is_supported() {
+            true => note(entry, target, draft.unwrap_or(true)),
+            false => Some(format!("model type {} is not built yet", entry.model_type)),
+        },
     }
 }
 

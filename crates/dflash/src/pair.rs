@@ -155,6 +155,7 @@ impl Locator<'_> {
     fn variant(&self, model: &str, entry: &Entry) -> Outcome<PathBuf> {
         match self.hub().find(model) {
             Some(snapshot) => complete(model, snapshot),
+            None if !entry.is_supported() => Err(not_supported(model, entry)),
             None => Err(not_fetched(model, entry)),
         }
     }
@@ -256,6 +257,16 @@ fn complete(repo: &str, snapshot: Snapshot) -> Outcome<PathBuf> {
     Err(Failure::new(format!("the local hub cache has only a part of '{repo}'"))
         .cause(format!("missing in {}: {}", snapshot.path.display(), snapshot.missing.join(", ")))
         .hint("finish the download with the tool that began it"))
+}
+
+fn not_supported(model: &str, entry: &Entry) -> Failure {
+    let supported = dflash_models::supported_model_types().collect::<Vec<_>>().join(", ");
+    Failure::new(format!(
+        "'{model}' is a known pair, but this build has no targets of model type {}",
+        entry.model_type
+    ))
+    .cause(format!("model types it has: {supported}"))
+    .hint("`dflash models` lists the pairs and says which of them run")
 }
 
 fn not_fetched(model: &str, entry: &Entry) -> Failure {

@@ -19,6 +19,8 @@ pub struct Registry(Vec<Entry>);
 pub struct Entry {
     /// The target's base name, without organisation and variant.
     pub name: String,
+    /// `model_type` of the target's checkpoint.
+    pub model_type: String,
     /// What kind of layers the target has.
     pub family: Family,
     /// Where the target's weights come from.
@@ -67,6 +69,13 @@ pub enum DraftSource {
         /// `organisation/name`
         repo: String,
     },
+}
+
+impl Entry {
+    /// Whether this build computes targets of that type.
+    pub fn is_supported(&self) -> bool {
+        dflash_models::supported_model_types().any(|name| name == self.model_type)
+    }
 }
 
 impl TargetSource {

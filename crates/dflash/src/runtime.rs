@@ -189,13 +189,8 @@ fn block(draft: &DraftInfo, options: &Options) -> usize {
 fn load_draft(path: &Path, target: &dyn Target, quant: DraftQuant, options: &Options) -> Outcome<DraftModel> {
     let quant = match quant {
         DraftQuant::Off => None,
-        DraftQuant::Affine { bits: bits @ (4 | 8), group_size, .. } => {
+        DraftQuant::Affine { bits, group_size, .. } => {
             Some(dflash_models::DraftQuant { bits, group: group_size })
-        }
-        DraftQuant::Affine { bits, .. } => {
-            return Err(Failure::usage(format!("--draft-quant w{bits} is not supported"))
-                .cause("the kernels read 4-bit and 8-bit weights")
-                .hint("take w4 or w8, or none for the checkpoint's own numbers"));
         }
     };
     let (sink, window) = (options.draft_sink_size.value, Some(options.draft_window_size.value));

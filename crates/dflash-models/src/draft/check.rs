@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use super::config::DraftConfig;
+use super::config::{DraftConfig, Layout};
 use crate::checkpoint::Checkpoint;
 use crate::{Difference, ModelError, Target};
 
@@ -16,8 +16,7 @@ pub(super) fn fits(
 ) -> Result<(), ModelError> {
     let (spec, rows) = (target.spec(), target.embedding().rows());
     let mut differences = Differences(Vec::new());
-    let own_tables = checkpoint.contains("embed_tokens.weight") && checkpoint.contains("lm_head.weight");
-    if config.body.hidden != spec.hidden && !(own_tables && config.target_hidden.is_some()) {
+    if config.body.hidden != spec.hidden && !has_own_width(config, checkpoint) {
         differences.add("hidden_size", config.body.hidden, spec.hidden);
     }
     if config.target_hidden.is_some_and(|hidden| hidden != spec.hidden) {
@@ -41,6 +40,14 @@ pub(super) fn fits(
         differences.add("mask_token_id", config.mask_id, format!("{rows} embedding rows"));
     }
     differences.end(path)
+}
+
+/// Whether a draft may be of another width than its target: only with tables of its own that are used.
+fn has_own_width(config: &DraftConfig, checkpoint: &Checkpoint) -> bool {
+    let tables = ["embed_tokens.weight", "lm_head.weight"];
+    config.layout == Layout::Speculators
+        && config.target_hidden.is_some()
+        && tables.iter().all(|name| checkpoint.contains(name))
 }
 
 struct Differences(Vec<Difference>);

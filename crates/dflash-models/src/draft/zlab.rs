@@ -12,16 +12,17 @@ const EITHER: &[&str] = &[
     "target_layer_ids",
     "is_causal",
     "draft_vocab_size",
+    "target_hidden_size",
 ];
+/// Keys that stand only in `dflash_config`.
+const INNER: &[&str] = &["causal"];
 /// Keys that only describe.
 const DESCRIBES: &[&str] = &[
-    "causal",
     "dflash_config",
     "has_embed_tokens",
     "has_lm_head",
     "mask_token",
     "name_or_path",
-    "target_hidden_size",
     "target_model_name_or_path",
 ];
 
@@ -41,7 +42,7 @@ pub(super) fn read(config: &Keys<'_>, notes: &mut Vec<String>) -> Result<DraftCo
         mask_id: mask.ok_or_else(|| config.missing("dflash_config.mask_token_id"))? as u32,
         taps: taps.map(|ids| ids.into_iter().map(|id| id as usize).collect()),
         target_layers: places.find("num_target_layers", |keys, key| keys.size(key))?,
-        target_hidden: config.size("target_hidden_size")?,
+        target_hidden: places.find("target_hidden_size", |keys, key| keys.size(key))?,
         draft_vocab: places.find("draft_vocab_size", |keys, key| keys.size(key))?,
         body: Body::read(config, causality)?,
     })
@@ -50,7 +51,7 @@ pub(super) fn read(config: &Keys<'_>, notes: &mut Vec<String>) -> Result<DraftCo
 /// What is new inside `dflash_config` is new mathematics until shown otherwise.
 fn refuse_unknown(inner: Option<&Keys<'_>>) -> Result<(), ModelError> {
     let Some(inner) = inner else { return Ok(()) };
-    let known = |key: &str| EITHER.contains(&key) || DESCRIBES.contains(&key);
+    let known = |key: &str| [EITHER, INNER, DESCRIBES].iter().any(|list| list.contains(&key));
     match inner.entries().find(|(key, value)| !value.is_null() && !known(key)) {
         Some((key, _)) => Err(inner.refused(key, "this draft setting is unknown")),
         None => Ok(()),

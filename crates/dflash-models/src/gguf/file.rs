@@ -4,7 +4,7 @@ use std::path::Path;
 use super::cursor::Cursor;
 use super::metadata::{Metadata, Value};
 use crate::map::Map;
-use crate::safetensors::{TensorInfo, refuse_pointer};
+use crate::safetensors::{TensorInfo, refuse_overlap, refuse_pointer};
 use crate::{Element, ModelError};
 
 /// Formats with a reader, for error messages.
@@ -40,6 +40,7 @@ impl Gguf {
         refuse_split(&metadata)?;
         let tensors = raw.into_iter().map(|raw| raw.check(path, data_start, map.bytes().len()));
         let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
+        refuse_overlap(path, &tensors)?;
         Ok(Self { map, metadata, tensors })
     }
 }

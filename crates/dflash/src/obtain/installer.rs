@@ -56,7 +56,12 @@ impl Installer {
         obtainer: &Obtainer<'_>,
     ) -> Result<Result<Product, Attempt>, ObtainError> {
         let rooms = Rooms::create(room)?;
-        let label = format!("downloading {} with {}", file.requirement(), self.name());
+        let label = format!(
+            "fetching {} ({} from the package index, with {})",
+            file.file_name(),
+            file.requirement(),
+            self.name()
+        );
         let step = obtainer.progress.step(&label, file.download_size);
         let mut child = match self.command(file, &rooms, obtainer.env).spawn() {
             Ok(child) => child,
