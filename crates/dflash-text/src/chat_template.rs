@@ -5,9 +5,10 @@ use minijinja::{Environment, Error, Value as JinjaValue};
 use serde_json::{Map, Value, json};
 
 use crate::control::find_longest;
+use crate::isolation::on_large_stack;
 use crate::jinja::{NOW, Raised, environment};
 use crate::marked_source::MarkedSource;
-use crate::{Message, Rendered, Segment, SpecialTokens, TextError, jinja_lint};
+use crate::{Message, Rendered, Segment, SpecialTokens, TextError, jinja_lint, namespaces, template_size};
 
 const PLAIN: &str = "chat template";
 const MARKED: &str = "chat template with marks";
@@ -81,9 +82,13 @@ pub struct ChatTemplate {
 impl ChatTemplate {
     /// Compiles a template; what it uses and this crate lacks is an error here and not while serving.
     pub fn new(source: &str, special: SpecialTokens) -> Result<Self, TextError> {
-        let source = without_generation_tags(source);
+        template_size::check(source)?;
+        isolated(|| Self::compile(without_generation_tags(source), special))
+    }
+
+    fn compile(source: String, special: SpecialTokens) -> Result<Self, TextError> {
         let mut env = environment();
-        env.add_template_owned(PLAIN, source.clone()).map_err(syntax_error)?;
+        add_template(&mut env, PLAIN, &source)?;
         let undeclared = env.get_template(PLAIN).map_err(syntax_error)?.undeclared_variables(false);
         jinja_lint::check(&env, &source, &undeclared)?;
         let mut template = Self { source, special, env, trust: Trust::Output };
@@ -101,6 +106,10 @@ impl ChatTemplate {
         if let Some(name) = RESERVED.iter().find(|name| request.extra.contains_key(**name)) {
             return Err(TextError::ReservedKeyword { name: (*name).to_owned() });
         }
+        isolated(|| self.render_here(request))
+    }
+
+    fn render_here(&self, request: &RenderRequest) -> Result<Rendered, TextError> {
         let now = request.now.unwrap_or_else(unix_now);
         let plain = run(&self.env, PLAIN, self.context(request, now, None))?;
         let marked = match &self.trust {
@@ -129,7 +138,7 @@ impl ChatTemplate {
         // The request uses the very characters that serve as marks: take others, for this request.
         let Some(marks) = MarkedSource::new(&self.source, &self.special, &taken)? else { return Ok(None) };
         let mut env = self.env.clone();
-        env.add_template_owned(MARKED, marks.source.clone()).map_err(syntax_error)?;
+        add_template(&mut env, MARKED, &marks.source)?;
         Ok(self.run_marked(&env, &marks, request, now))
     }
 
@@ -166,7 +175,7 @@ impl ChatTemplate {
         let Some(marks) = MarkedSource::new(&self.source, &self.special, "")? else {
             return Ok(Trust::Output);
         };
-        let added = self.env.add_template_owned(MARKED, marks.source.clone());
+        let added = add_template(&mut self.env, MARKED, &marks.source);
         if added.is_err() || !self.marks_serve(&marks)? {
             return Ok(Trust::Output);
         }
@@ -246,6 +255,16 @@ fn collect_text(key: &str, value: &Value, with_keys: bool, out: &mut String) {
         Value::Object(map) => map.iter().for_each(|(key, item)| collect_text(key, item, with_keys, out)),
         _ => {}
     }
+}
+
+/// Templates come with models from anywhere, and none may take the process down.
+fn isolated<T: Send>(work: impl FnOnce() -> Result<T, TextError> + Send) -> Result<T, TextError> {
+    let broken = || TextError::TemplateRender { line: 0, reason: "the template engine broke down".into() };
+    on_large_stack(work).unwrap_or_else(|| Err(broken()))
+}
+
+fn add_template(env: &mut Environment<'static>, name: &'static str, source: &str) -> Result<(), TextError> {
+    env.add_template_owned(name, namespaces::guarded(source)?).map_err(syntax_error)
 }
 
 fn run(env: &Environment<'_>, name: &str, context: JinjaValue) -> Result<String, TextError> {
@@ -468,6 +487,62 @@ You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>
     fn generation_tags_are_looked_through() {
         let source = "{% for m in messages %}\n{%- generation -%}\n {{ m.content }} {%- endgeneration %}\n{% endfor %}";
         assert_eq!(template(source).render(&request("x")).unwrap().to_string(), "x");
+    }
+
+    #[test]
+    fn templates_without_end_are_errors() {
+        for source in [
+            "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns.a }}",
+            "{% set ns = namespace() %}{% set ns.a = [ns] %}{{ 'x' ~ ns }}",
+            "{% set ns = namespace(a=[]) %}{% for i in range(100000) %}{% set ns.a = [ns.a] %}{% endfor %}{{ ns.a }}",
+            "{% set ns = namespace(a=[]) %}{% for i in range(100000) %}{% set ns.a = [ns.a] %}{% endfor %}{{ ns.a | tojson }}",
+            "{% set ns = namespace(a=[1]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}{{ ns.a }}",
+            "{% set x = [1] * 1000000000 %}{{ x }}",
+            "{% set x = [1] * 1000000000 %}{{ x | tojson }}",
+            "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
+            "{% set ns = namespace(a='x') %}{% for i in range(60) %}{% set ns.a = ns.a + ns.a %}{% endfor %}{{ ns.a }}",
+            "{{ 'x' * 4000000000 }}",
+            "{{ 'x' | indent(4000000000, true) }}",
+            "{{ '%0*d' % (1000000000, 1) }}",
+            "{{ '%1000000000d' | format(1) }}",
+            "{{ messages | tojson(indent=4000000000) }}",
+            "{{ 'x'.ljust(4000000000) }}",
+            "{% macro m(x) %}{{ m([x]) }}{% endmacro %}{{ m(1) }}",
+        ] {
+            let error = ChatTemplate::new(source, special()).and_then(|made| made.render(&request("x")));
+            assert!(
+                matches!(
+                    error,
+                    Err(TextError::TemplateRender { .. } | TextError::TemplateUnsupported { .. })
+                ),
+                "{source}: {error:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn deep_values_made_step_by_step_are_dropped_safely() {
+        let source = format!("{}{{{{ ('' ~ x) | length }}}}", "{% set x = [[[x]]] %}".repeat(1_600));
+        let macros = format!(
+            "{{% macro m(x, n) %}}{}{{% if n %}}{{{{ m(x, n - 1) }}}}{{% endif %}}{{% endmacro %}}{{{{ m(1, 40) }}}}",
+            "{% set x = [[[x]]] %}".repeat(1_600)
+        );
+        for source in [source, macros] {
+            let _ = template(&source).render(&request("x"));
+        }
+    }
+
+    #[test]
+    fn a_long_conversation_is_within_the_limits() {
+        let turn = |at: usize| Message::new(["user", "assistant"][at % 2], "some words ".repeat(1_000));
+        let schema =
+            json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}}}});
+        let tools = vec![json!({"type": "function", "function": {"name": "f", "parameters": schema}}); 200];
+        let request = RenderRequest { tools, ..RenderRequest::new((0..2_000).map(turn).collect()) };
+        let source = format!(
+            "{{% set ns = namespace(seen=[]) %}}{{% for t in tools %}}{{{{ t | tojson(indent=2) }}}}{{% endfor %}}{{% for m in messages %}}{{% set ns.seen = m.role %}}{{{{ m.content | trim }}}}{{% endfor %}}{SMOL}"
+        );
+        assert!(template(&source).render(&request).unwrap().to_string().len() > 40_000_000);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde, ValueKind, from_args};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, Value};
 
+use crate::limits::{FUEL, KEEP, RECURSION, WIDEST_INDENT, keep, measure, too_much};
 use crate::python_text::{JsonStyle, python_str};
 use crate::strftime::strftime;
 
@@ -30,12 +31,15 @@ pub(crate) fn environment() -> Environment<'static> {
     if let Ok(syntax) = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build() {
         env.set_syntax(syntax);
     }
+    env.set_fuel(Some(FUEL));
+    env.set_recursion_limit(RECURSION);
     env.set_auto_escape_callback(|_| AutoEscape::None);
     env.set_formatter(print_like_python);
     env.set_unknown_method_callback(method);
     env.add_filter("tojson", tojson);
     env.add_filter("from_json", from_json);
-    env.add_filter("string", |value: &Value| python_str(value));
+    env.add_filter("string", |state: &State, value: &Value| printed(state, value));
+    env.add_filter(KEEP, keep);
     env.add_test("sequence", |value: &Value| is_iterable(value));
     env.add_test("iterable", |value: &Value| is_iterable(value));
     env.add_function("raise_exception", raise_exception);
@@ -48,15 +52,21 @@ fn is_iterable(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map | ValueKind::Iterable)
 }
 
-fn print_like_python(out: &mut Output, _: &mut State, value: &Value) -> Result<(), Error> {
+/// `str(value)`, for values of a sensible size.
+fn printed(state: &State, value: &Value) -> Result<String, Error> {
+    measure(state, value)?;
+    Ok(python_str(value))
+}
+
+fn print_like_python(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
     match value.as_str() {
         Some(text) => out.write_str(text).map_err(Error::from),
-        None => out.write_str(&python_str(value)).map_err(Error::from),
+        None => out.write_str(&printed(state, value)?).map_err(Error::from),
     }
 }
 
-fn raise_exception(message: &Value) -> Result<Value, Error> {
-    let message = python_str(message);
+fn raise_exception(state: &State, message: &Value) -> Result<Value, Error> {
+    let message = printed(state, message)?;
     Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
 }
 
@@ -66,14 +76,22 @@ fn strftime_now(state: &State, format: &str) -> Result<String, Error> {
     strftime(format, now).ok_or_else(unknown)
 }
 
-fn tojson(value: &Value, kwargs: Kwargs) -> Result<String, Error> {
+fn tojson(state: &State, value: &Value, kwargs: Kwargs) -> Result<String, Error> {
     if value.is_undefined() {
         return Err(Error::new(ErrorKind::InvalidOperation, "tojson of an undefined value"));
     }
-    let mut style = JsonStyle::new(kwargs.get("indent")?);
+    measure(state, value)?;
+    let indent: Option<usize> = kwargs.get("indent")?;
+    if indent.is_some_and(|width| width > WIDEST_INDENT) {
+        return Err(too_much("tojson indents too far"));
+    }
+    let mut style = JsonStyle::new(indent);
     if let Some(separators) = kwargs.get::<Option<Vec<String>>>("separators")? {
         let [item, key] = <[String; 2]>::try_from(separators)
             .map_err(|_| Error::new(ErrorKind::InvalidOperation, "tojson takes two separators"))?;
+        if item.len().max(key.len()) > WIDEST_INDENT {
+            return Err(too_much("a separator of tojson is too long"));
+        }
         (style.item_separator, style.key_separator) = (item, key);
     }
     style.ensure_ascii = kwargs.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false);

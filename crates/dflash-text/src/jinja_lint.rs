@@ -10,7 +10,7 @@ use minijinja::{Environment, ErrorKind};
 use crate::TextError;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token<'a> {
+pub(crate) enum Token<'a> {
     Word(&'a str),
     Sign(char),
     Literal,
@@ -74,13 +74,13 @@ fn fails(env: &Environment<'_>, expression: &str, with: ErrorKind) -> bool {
 }
 
 /// The insides of `{{ }}` and `{% %}`, with their places; comments and raw blocks are not code.
-fn expressions(source: &str) -> Vec<(usize, &str)> {
+pub(crate) fn expressions(source: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut at = 0;
     while let Some(open) = source[at..].find('{').map(|offset| at + offset) {
         let inside = open + 2;
         let close = match source.as_bytes().get(open + 1) {
-            Some(b'#') => source[open..].find("#}").map(|offset| open + offset),
+            Some(b'#') => source[inside..].find("#}").map(|offset| inside + offset),
             Some(b'{') => end_of_code(source, inside, "}}"),
             Some(b'%') => end_of_code(source, inside, "%}"),
             _ => {
@@ -89,10 +89,10 @@ fn expressions(source: &str) -> Vec<(usize, &str)> {
             }
         };
         let Some(close) = close else { break };
-        let code = &source[inside..close.max(inside)];
+        let code = &source[inside..close];
         at = close + 2;
-        match code.trim_matches(|c: char| c.is_whitespace() || c == '-' || c == '+') {
-            "raw" => at = end_of_raw(source, at),
+        match bare(code) {
+            "raw" if source[open..].starts_with("{%") => at = end_of_raw(source, at),
             _ if source[open..].starts_with("{#") => {}
             _ => found.push((open, code)),
         }
@@ -103,6 +103,7 @@ fn expressions(source: &str) -> Vec<(usize, &str)> {
 fn end_of_code(source: &str, from: usize, close: &str) -> Option<usize> {
     let mut quote = None;
     let mut escaped = false;
+    let mut brackets = 0;
     for (offset, c) in source[from..].char_indices() {
         match quote {
             Some(_) if escaped => escaped = false,
@@ -110,7 +111,11 @@ fn end_of_code(source: &str, from: usize, close: &str) -> Option<usize> {
             Some(open) if c == open => quote = None,
             Some(_) => {}
             None if matches!(c, '\'' | '"') => quote = Some(c),
-            None if source[from + offset..].starts_with(close) => return Some(from + offset),
+            None if brackets == 0 && source[from + offset..].starts_with(close) => {
+                return Some(from + offset);
+            }
+            None if matches!(c, '(' | '[' | '{') => brackets += 1,
+            None if matches!(c, ')' | ']' | '}') => brackets -= 1,
             None => {}
         }
     }
@@ -118,10 +123,20 @@ fn end_of_code(source: &str, from: usize, close: &str) -> Option<usize> {
 }
 
 fn end_of_raw(source: &str, from: usize) -> usize {
-    source[from..].find("endraw").map_or(source.len(), |offset| from + offset)
+    let tags = source[from..].match_indices("{%").map(|(offset, _)| from + offset);
+    let ends = |open: &usize| {
+        let code = &source[open + 2..];
+        code.find("%}").is_some_and(|close| bare(&code[..close]) == "endraw")
+    };
+    tags.into_iter().find(ends).unwrap_or(source.len())
 }
 
-fn tokens(code: &str) -> Vec<Token<'_>> {
+/// A tag's inside without the signs that say what happens to the blanks around it.
+fn bare(code: &str) -> &str {
+    code.trim_matches(|c: char| c.is_whitespace() || c == '-' || c == '+')
+}
+
+pub(crate) fn tokens(code: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     let mut rest = code.trim_start();
     while let Some(c) = rest.chars().next() {
@@ -197,6 +212,7 @@ mod tests {
             ("{{ x\n| nonsense }}", "unknown filter \"nonsense\" (line 1)"),
             ("a\n{% if x is nonsense %}{% endif %}", "unknown test \"nonsense\" (line 2)"),
             ("{% if x is not nonsense %}{% endif %}", "unknown test \"nonsense\""),
+            ("{{ raw }}{{ {'a': {}}.a | nonsense }}", "unknown filter \"nonsense\""),
             ("{{ x.zfill_it('}}') }}", "unknown method \"zfill_it\""),
             ("\n\n{{ strptime('x') }}", "unknown function \"strptime\" (line 3)"),
         ] {
@@ -209,6 +225,7 @@ mod tests {
     fn known_names_and_text_pass() {
         for source in [
             "{# x | nonsense #}{ x | nonsense }{% raw %}{{ x | nonsense }}{% endraw %}",
+            "{% raw %} endraw {{ ' {% endraw %}{# #}{#}{{ x | nonsense }}#}",
             "{{ 'a|nonsense' ~ \"is nonsense\" }}",
             "{%- macro m(x) %}{{ m(x) }}{{ n(x) }}{% endmacro %}{% macro n(x) %}{% endmacro %}",
             "{% if never %}{% set _ = list.append(1) %}{% endif %}",

@@ -1,5 +1,4 @@
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,8 +7,13 @@ use tokenizers::{ModelWrapper, Tokenizer as Library};
 
 use crate::control::{ControlToken, ControlTokens, Piece};
 use crate::gguf_vocab::{distinct, known_ends};
+use crate::isolation::quietly;
 use crate::pieces::{Pieces, Spelling};
 use crate::{GgufVocab, Rendered, Segment, SpecialTokens, TextError, TokenizerConfig};
+use crate::{regular_file, tokenizer_parts};
+
+/// What a panic of the tokenizer library comes down to.
+const CONTRADICTION: &str = "its parts contradict each other";
 
 /// Text to token ids and back.
 ///
@@ -52,8 +56,7 @@ impl Tokenizer {
 
     /// Reads `tokenizer.json` and `tokenizer_config.json` in `folder`.
     pub fn from_folder(folder: &Path) -> Result<Self, TextError> {
-        let path = folder.join("tokenizer.json");
-        let bytes = std::fs::read(&path).map_err(|source| TextError::Io { path, source })?;
+        let bytes = regular_file::read(&folder.join("tokenizer.json"))?;
         Self::from_json(&bytes, &TokenizerConfig::from_folder(folder)?)
     }
 
@@ -189,19 +192,17 @@ impl fmt::Debug for Tokenizer {
     }
 }
 
+/// The library slices by lengths it takes from the file: a panic in it is an error of the file.
 fn library_ids(library: &Library, text: &str, add_special: bool) -> Result<Vec<u32>, TextError> {
-    let encoding =
-        library.encode_fast(text, add_special).map_err(|e| TextError::Encode { reason: e.to_string() })?;
+    let encoding = quietly(|| library.encode_fast(text, add_special));
+    let encoding = encoding.unwrap_or_else(|| Err(CONTRADICTION.into()));
+    let encoding = encoding.map_err(|e| TextError::Encode { reason: e.to_string() })?;
     Ok(encoding.get_ids().to_vec())
 }
 
-/// Turns a panic of the tokenizer library into an error.
-///
-/// The library slices by lengths it takes from the file, and a damaged file must not take the process down.
+/// Turns a panic of the tokenizer library into an error: a damaged file must not take the process down.
 fn shielded<T>(read: impl FnOnce() -> Result<T, TextError>) -> Result<T, TextError> {
-    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
-        Err(TextError::TokenizerJson { reason: "its parts contradict each other".into() })
-    })
+    quietly(read).unwrap_or_else(|| Err(damaged(CONTRADICTION.into())))
 }
 
 fn json_parts(bytes: &[u8], config: &TokenizerConfig) -> Result<Parts, TextError> {
@@ -234,8 +235,10 @@ fn refuse_unsupported(library: &Library) -> Result<(), TextError> {
         ModelWrapper::BPE(_) | ModelWrapper::Unigram(_) => {}
         _ => return refuse("a model other than BPE or Unigram"),
     }
+    let pre_tokenizer = as_json(library.get_pre_tokenizer());
+    tokenizer_parts::check(&as_json(library.get_normalizer()), &pre_tokenizer)?;
     // Text is encoded in runs between control tokens, and each run must be cut like the first.
-    match mentions(&as_json(library.get_pre_tokenizer()), "prepend_scheme", "first") {
+    match mentions(&pre_tokenizer, "prepend_scheme", "first") {
         true => refuse("a blank before the first word only (prepend_scheme \"first\")"),
         false => Ok(()),
     }
@@ -265,7 +268,10 @@ fn pieces(library: &Library) -> Result<Pieces, TextError> {
     let ordinary = library.get_vocab(false).into_iter().filter(|(_, id)| !added.contains_key(id));
     let ordinary = ordinary.map(|(token, id)| (id, spelling.bytes_of(&token), false));
     let special = added.iter().map(|(&id, token)| (id, token.content.clone().into_bytes(), token.special));
-    let tokens = ordinary.chain(special).collect();
+    let tokens: Vec<_> = ordinary.chain(special).collect();
+    if tokens.is_empty() {
+        return Err(damaged("it has no tokens".into()));
+    }
     Pieces::new(spelling, tokens).ok_or_else(|| damaged("its ids are far apart".into()))
 }
 
@@ -431,6 +437,27 @@ mod tests {
         let mut json = sample();
         json["model"]["merges"] = json!([["hi", "hi"]]);
         assert!(matches!(read(&json, &config()), Err(TextError::TokenizerJson { .. })));
+    }
+
+    #[test]
+    fn a_vocabulary_without_tokens_is_an_error() {
+        let mut json = sample();
+        json["added_tokens"] = json!([]);
+        json["post_processor"] = Value::Null;
+        (json["model"]["vocab"], json["model"]["merges"]) = (json!({}), json!([]));
+        let error = read(&json, &TokenizerConfig::default()).unwrap_err().to_string();
+        assert!(error.contains("it has no tokens"), "{error}");
+    }
+
+    #[test]
+    fn a_panic_while_encoding_is_an_error() {
+        let mut json = sample();
+        json["normalizer"] = json!({"type": "Replace", "pattern": {"String": "a"}, "content": ""});
+        json["pre_tokenizer"] = json!({"type": "FixedLength", "length": 0});
+        let error = read(&json, &config()).unwrap_err();
+        assert!(matches!(&error, TextError::UnsupportedTokenizer { what } if what.contains("FixedLength")));
+        let library = Library::from_bytes(json.to_string()).unwrap();
+        assert!(matches!(library_ids(&library, "bcd", false), Err(TextError::Encode { .. })));
     }
 
     #[test]

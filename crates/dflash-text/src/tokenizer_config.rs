@@ -4,6 +4,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::TextError;
+use crate::regular_file::read_if_there;
 
 /// What this crate needs from a `tokenizer_config.json`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -80,14 +81,6 @@ fn named_template(entry: &Value) -> Result<(String, String), TextError> {
     match (entry["name"].as_str(), entry["template"].as_str()) {
         (Some(name), Some(template)) => Ok((name.to_owned(), template.to_owned())),
         _ => Err(wrong("an entry of chat_template lacks name or template".into())),
-    }
-}
-
-fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, TextError> {
-    match std::fs::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(TextError::Io { path: path.to_owned(), source }),
     }
 }
 
