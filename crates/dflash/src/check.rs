@@ -40,22 +40,82 @@ pub struct CheckReport {
     pub speedup: f64,
 }
 
+impl CheckReport {
+    /// Compares two answers; on a difference `margin` tells that of the logits after the ids they share.
+    pub fn compare(
+        speculative: &Answer,
+        plain: &Answer,
+        margin: impl FnOnce(&[u32]) -> Outcome<f32>,
+    ) -> Outcome<Self> {
+        let difference = |index: usize| {
+            Ok(Difference {
+                index,
+                speculative: speculative.ids.get(index).copied(),
+                plain: plain.ids.get(index).copied(),
+                top2_margin: margin(&plain.ids[..index])?,
+            })
+        };
+        let first_difference = first_difference(&speculative.ids, &plain.ids).map(difference).transpose()?;
+        let speed = |answer: &Answer| answer.stats.decode_tokens_per_second();
+        Ok(Self {
+            identical: first_difference.is_none(),
+            first_difference,
+            speedup: ratio(speed(speculative), speed(plain)),
+            speculative: speculative.report(),
+            plain: plain.report(),
+        })
+    }
+
+    /// 0 when all ids are equal, 1 on a difference.
+    pub fn exit_code(&self) -> u8 {
+        u8::from(!self.identical)
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let verdict = match &self.first_difference {
+            None => format!("identical: {} ids", self.plain.completion_tokens),
+            Some(at) => {
+                let id = |id: Option<u32>| id.map_or("the end".to_owned(), |id| format!("id {id}"));
+                format!(
+                    "DIFFERENT from id {} on: {} with the draft, {} without; top-2 margin {}",
+                    at.index,
+                    id(at.speculative),
+                    id(at.plain),
+                    at.top2_margin
+                )
+            }
+        };
+        let row = |name: &str, answer: &AnswerReport| {
+            format!(
+                "{name:<12} sha256 {}  {:>8.1} tok/s  {:.3} tokens per cycle  {} cycles\n",
+                answer.ids_sha256, answer.decode_tok_s, answer.tokens_per_cycle, answer.cycles
+            )
+        };
+        let with = &self.speculative;
+        format!(
+            "{verdict}\n{}{}acceptance   {:.1}% of the delivered ids were drafted, {:.1}% of the drafted ids accepted\n\
+             speed        {:.3} x plain\n",
+            row("speculative", with),
+            row("plain", &self.plain),
+            100.0 * with.acceptance_ratio,
+            100.0 * with.acceptance_per_drafted,
+            self.speedup,
+        )
+    }
+}
+
 /// Runs the command; the exit code is 1 on a difference.
 pub fn check(runtime: &Runtime, request: &GenerateRequest, prompt: &[u32]) -> Outcome<ExitCode> {
     let decode = |decoding| answer(runtime, request, prompt, decoding, None);
     let (speculative, plain) = (decode(Decoding::Speculative)?, decode(Decoding::Plain)?);
-    let first_difference = first_difference(&speculative.ids, &plain.ids)
-        .map(|index| difference(runtime, prompt, &speculative, &plain, index))
-        .transpose()?;
-    let report = CheckReport {
-        identical: first_difference.is_none(),
-        first_difference,
-        speedup: ratio(speculative.stats.decode_tokens_per_second(), plain.stats.decode_tokens_per_second()),
-        speculative: speculative.report(),
-        plain: plain.report(),
-    };
-    print(&if request.json { to_json(&report)? } else { lines(&report) })?;
-    Ok(if report.identical { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let report = CheckReport::compare(&speculative, &plain, |common| {
+        let before = [prompt, common].concat();
+        let logits = runtime.engine().logits_after(before).map_err(|error| Failure::from_error(&error))?;
+        Ok(top2_margin(&logits))
+    })?;
+    print(&if request.json { to_json(&report)? } else { report.text() })?;
+    Ok(ExitCode::from(report.exit_code()))
 }
 
 fn ratio(a: f64, b: f64) -> f64 {
@@ -66,23 +126,6 @@ fn ratio(a: f64, b: f64) -> f64 {
 pub fn first_difference(a: &[u32], b: &[u32]) -> Option<usize> {
     let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     (common < a.len().max(b.len())).then_some(common)
-}
-
-fn difference(
-    runtime: &Runtime,
-    prompt: &[u32],
-    speculative: &Answer,
-    plain: &Answer,
-    index: usize,
-) -> Outcome<Difference> {
-    let before = [prompt, &plain.ids[..index]].concat();
-    let logits = runtime.engine().logits_after(before).map_err(|error| Failure::from_error(&error))?;
-    Ok(Difference {
-        index,
-        speculative: speculative.ids.get(index).copied(),
-        plain: plain.ids.get(index).copied(),
-        top2_margin: top2_margin(&logits),
-    })
 }
 
 /// Best logit minus second best; infinite where there is no second.
@@ -98,40 +141,10 @@ pub fn top2_margin(logits: &[f32]) -> f32 {
     best - second
 }
 
-fn lines(report: &CheckReport) -> String {
-    let verdict = match &report.first_difference {
-        None => format!("identical: {} ids", report.plain.completion_tokens),
-        Some(at) => {
-            let id = |id: Option<u32>| id.map_or("the end".to_owned(), |id| format!("id {id}"));
-            format!(
-                "DIFFERENT from id {} on: {} with the draft, {} without; top-2 margin {}",
-                at.index,
-                id(at.speculative),
-                id(at.plain),
-                at.top2_margin
-            )
-        }
-    };
-    let row = |name: &str, answer: &AnswerReport| {
-        format!(
-            "{name:<12} sha256 {}  {:>8.1} tok/s  {:.3} tokens per cycle  {} cycles\n",
-            answer.ids_sha256, answer.decode_tok_s, answer.tokens_per_cycle, answer.cycles
-        )
-    };
-    let with = &report.speculative;
-    format!(
-        "{verdict}\n{}{}acceptance   {:.1}% of the delivered ids were drafted, {:.1}% of the drafted ids accepted\n\
-         speed        {:.3} x plain\n",
-        row("speculative", with),
-        row("plain", &report.plain),
-        100.0 * with.acceptance_ratio,
-        100.0 * with.acceptance_per_drafted,
-        report.speedup,
-    )
-}
-
 #[cfg(test)]
 mod tests {
+    use dflash_engine::{FinishReason, Stats};
+
     use super::*;
 
     #[test]
@@ -141,6 +154,44 @@ mod tests {
         assert_eq!(first_difference(&[1, 2], &[1, 2, 3]), Some(2));
         assert_eq!(first_difference(&[], &[4]), Some(0));
         assert_eq!(first_difference(&[], &[]), None);
+    }
+
+    fn said(ids: &[u32]) -> Answer {
+        let stats = Stats { completion_tokens: ids.len(), ..Stats::default() };
+        Answer { text: String::new(), ids: ids.to_vec(), reason: FinishReason::Length, stats }
+    }
+
+    #[test]
+    fn equal_ids_are_identical() {
+        let unasked = |_: &[u32]| panic!("there is no difference to explain");
+        let report = CheckReport::compare(&said(&[5, 6]), &said(&[5, 6]), unasked).unwrap();
+        assert!(report.identical);
+        assert_eq!((&report.first_difference, report.exit_code()), (&None, 0));
+        assert!(report.text().starts_with("identical: 2 ids\n"), "{}", report.text());
+    }
+
+    #[test]
+    fn a_difference_is_told_and_fails() {
+        let compare = |speculative, plain| {
+            let margin = |common: &[u32]| Ok(common.len() as f32 + 0.5);
+            CheckReport::compare(&said(speculative), &said(plain), margin).unwrap()
+        };
+        let report = compare(&[5, 61, 7], &[5, 62, 7]);
+        assert!(!report.identical);
+        let first = Difference { index: 1, speculative: Some(61), plain: Some(62), top2_margin: 1.5 };
+        assert_eq!((&report.first_difference, report.exit_code()), (&Some(first), 1));
+        let text = report.text();
+        let told = "DIFFERENT from id 1 on: id 61 with the draft, id 62 without; top-2 margin 1.5\n";
+        assert!(text.starts_with(told), "{text}");
+        let shorter = compare(&[5], &[5, 6]);
+        assert_eq!(shorter.exit_code(), 1);
+        assert!(shorter.text().contains("the end with the draft, id 6 without"), "{}", shorter.text());
+    }
+
+    #[test]
+    fn the_margin_cannot_be_had() {
+        let fails = |_: &[u32]| Err(Failure::new("no logits"));
+        assert!(CheckReport::compare(&said(&[1]), &said(&[2]), fails).is_err());
     }
 
     #[test]

