@@ -15,6 +15,12 @@ const CONTEXT: usize = 16;
 const REPETITIONS: usize = 5;
 
 /// Seconds by rows, linear between measured points and beyond the last one.
+///
+/// ```
+/// let curve = dflash_engine::Curve::new(vec![(1, 0.004), (4, 0.007)]);
+/// assert_eq!(curve.at(1), 0.004);
+/// assert!((curve.at(2) - 0.005).abs() < 1e-12);
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(usize, f64)>", into = "Vec<(usize, f64)>")]
 pub struct Curve {

@@ -18,6 +18,14 @@ pub struct StopPush {
 /// pushes. Text that may be the beginning of a stop string is held back, so no part of one is ever emitted.
 ///
 /// A clone is a checkpoint: the patterns are shared and the text held back is shorter than a stop string.
+///
+/// ```
+/// let mut stops = dflash_text::StopStrings::new(["END"])?;
+/// assert_eq!(stops.push("the E").emit, "the ");
+/// assert_eq!(stops.push("N or the END").emit, "EN or the ");
+/// assert!(stops.stopped());
+/// # Ok::<(), dflash_text::TextError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct StopStrings {
     stops: Arc<[String]>,

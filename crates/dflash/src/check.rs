@@ -11,6 +11,9 @@ use crate::request::GenerateRequest;
 use crate::run::{print, to_json};
 use crate::runtime::Runtime;
 
+/// Ids of an answer from which on its speed means something.
+const ENOUGH_IDS: usize = 64;
+
 /// Where two answers part.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
@@ -88,20 +91,32 @@ impl CheckReport {
         };
         let row = |name: &str, answer: &AnswerReport| {
             format!(
-                "{name:<12} sha256 {}  {:>8.1} tok/s  {:.3} tokens per cycle  {} cycles\n",
+                "{name:<12} sha256 {}  {:>8.1} tok/s  {:.3} tokens per cycle (with the one from prefill)  {} cycles\n",
                 answer.ids_sha256, answer.decode_tok_s, answer.tokens_per_cycle, answer.cycles
             )
         };
         let with = &self.speculative;
         format!(
             "{verdict}\n{}{}acceptance   {:.1}% of the delivered ids were drafted, {:.1}% of the drafted ids accepted\n\
-             speed        {:.3} x plain\n",
+             speed        {:.3} x plain{}\n",
             row("speculative", with),
             row("plain", &self.plain),
             100.0 * with.acceptance_ratio,
             100.0 * with.acceptance_per_drafted,
             self.speedup,
+            self.caveat(),
         )
+    }
+
+    /// What the speed does not say.
+    fn caveat(&self) -> &'static str {
+        if self.speculative.cycles_by_proposer.keys().all(|&name| name == "none") {
+            "; nothing was drafted, so this is plain decoding twice"
+        } else if self.plain.completion_tokens < ENOUGH_IDS {
+            "; too short an answer to judge speed by"
+        } else {
+            ""
+        }
     }
 }
 
