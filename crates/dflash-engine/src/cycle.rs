@@ -24,7 +24,7 @@ pub(crate) fn cycle(
 
     let accepted = accept_length(scratch);
     scratch.accepted.clear();
-    scratch.accepted.extend(scratch.drafted.iter().take(accepted).map(|drafted| drafted.id));
+    scratch.accepted.extend_from_slice(&scratch.drafted[..accepted]);
     scratch.accepted.push(scratch.choices[accepted].id);
     let committed = commit(seq, &scratch.accepted);
     seq.cache.accept_chain(committed.ids);
@@ -89,7 +89,7 @@ fn propose(
         done => done?,
     }
     let vocab = decoder.target().spec().vocab;
-    let valid = scratch.drafted.iter().take_while(|drafted| (drafted.id as usize) < vocab).count();
+    let valid = scratch.drafted.iter().take_while(|&&id| (id as usize) < vocab).count();
     scratch.drafted.truncate(valid.min(plan.width - 1));
     Ok(())
 }
@@ -98,7 +98,7 @@ fn propose(
 fn verify(decoder: &Decoder, scratch: &mut Scratch, seq: &mut Sequence) -> Result<(), EngineError> {
     scratch.rows.clear();
     scratch.rows.push(seq.staged());
-    scratch.rows.extend(scratch.drafted.iter().map(|drafted| drafted.id));
+    scratch.rows.extend_from_slice(&scratch.drafted);
     scratch.batch.clear();
     scratch.batch.push(&scratch.rows, seq.cache.len(), Shape::Chain);
     seq.cache.begin_verify(scratch.rows.len());
@@ -109,7 +109,7 @@ fn verify(decoder: &Decoder, scratch: &mut Scratch, seq: &mut Sequence) -> Resul
 /// Drafted ids that equal the target's own choices, from the first on.
 fn accept_length(scratch: &Scratch) -> usize {
     let pairs = scratch.drafted.iter().zip(&scratch.choices);
-    pairs.take_while(|(drafted, choice)| drafted.id == choice.id).count()
+    pairs.take_while(|(id, choice)| **id == choice.id).count()
 }
 
 /// Shows the committed rows of the last pass to every proposer.

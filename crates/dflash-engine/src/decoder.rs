@@ -9,8 +9,8 @@ use crate::cycle::{Emit, cycle};
 use crate::prefill::prefill;
 use crate::sequence::Sequence;
 use crate::{
-    Adaptive, Decoding, Drafted, EngineError, Event, FinishReason, Fixed, Proposer, Request, Stats,
-    StepCosts, WidthPolicy,
+    Adaptive, Decoding, EngineError, Event, FinishReason, Fixed, Proposer, Request, Stats, StepCosts,
+    WidthPolicy,
 };
 
 /// How the width of a cycle is picked.
@@ -62,7 +62,7 @@ pub(crate) struct Scratch {
     pub taps: Option<Taps>,
     pub batch: Batch,
     pub rows: Vec<u32>,
-    pub drafted: Vec<Drafted>,
+    pub drafted: Vec<u32>,
     pub accepted: Vec<u32>,
     pub choices: Vec<Choice>,
     all_rows: Vec<usize>,

@@ -26,6 +26,6 @@ pub use error::EngineError;
 pub use event::{Cycle, Event, FinishReason, Stats};
 pub use guard::{TokenGuard, Verdict};
 pub use handle::{EngineHandle, Submission};
-pub use proposer::{Drafted, Offer, ProposeRequest, Proposer, ProposerState};
+pub use proposer::{Offer, ProposeRequest, Proposer, ProposerState};
 pub use request::{Decoding, Request};
 pub use width::{Adaptive, Fixed, Outcome, Plan, WidthPolicy};

@@ -5,7 +5,7 @@ use crate::decoder::{Decoder, Scratch};
 use crate::sequence::Sequence;
 use crate::{EngineError, Event};
 
-/// Rows of a pass at most: more are no faster, and their activations take memory.
+/// Rows of a pass at most: four times as many are hardly faster, and their activations take memory.
 const MOST_ROWS: usize = 512;
 
 /// Runs the prompt through the target in chunks and returns the choice after its last position.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::*;
 use dflash_engine::proposer::{BlockDiffusion, ContextCopy};
 use dflash_engine::{
-    Curve, Drafted, FinishReason, Fixed, Offer, ProposeRequest, Proposer, ProposerState, Request, StepCosts,
+    Curve, FinishReason, Fixed, Offer, ProposeRequest, Proposer, ProposerState, Request, StepCosts,
     TokenGuard, Verdict, VerifyMode,
 };
 use dflash_models::{Draft, DraftOptions};
@@ -266,8 +266,12 @@ fn plain_steps_between_drafted_ones_leave_no_hole_in_the_draft_context() {
     assert_eq!(speculative(&decoder, &truth.prompt, 150).ids, truth.ids);
 }
 
-/// Drafts ids that no target has, and counts how often it is asked.
-struct Useless(Arc<AtomicUsize>);
+/// Drafts nothing that could be right, and counts how often it is asked.
+struct Useless {
+    asked: Arc<AtomicUsize>,
+    /// Computes NaN, instead of drafting ids that no target has.
+    nan: bool,
+}
 
 impl Proposer for Useless {
     fn name(&self) -> &'static str {
@@ -286,23 +290,29 @@ impl Proposer for Useless {
 
     fn propose(&self, requests: &mut [ProposeRequest<'_>]) -> Result<(), BackendError> {
         for request in requests {
-            self.0.fetch_add(1, Ordering::Relaxed);
-            request.drafted.extend((1..request.width).map(|_| Drafted { id: u32::MAX, probability: 1.0 }));
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            if self.nan {
+                return Err(BackendError::NotANumber { row: 1, id: 0 });
+            }
+            request.drafted.extend((1..request.width).map(|_| u32::MAX));
         }
         Ok(())
     }
 }
 
 #[test]
-fn ids_outside_of_the_vocabulary_count_against_their_proposer() {
+fn ids_outside_of_the_vocabulary_and_nan_count_against_their_proposer() {
     let truth = Truth::new(6, 300);
-    let asked = Arc::new(AtomicUsize::new(0));
-    let proposers: Vec<Box<dyn Proposer>> = vec![Box::new(Useless(Arc::clone(&asked)))];
-    let target = target(truth.dir.path());
-    let mut decoder = dflash_engine::Decoder::new(target, proposers, options(VerifyMode::Adaptive));
-    let flat = |seconds| Curve::new(vec![(1, seconds), (16, seconds)]);
-    decoder.set_costs(StepCosts { verify: flat(1.0), propose: vec![Some(flat(0.1))] });
-    assert_eq!(speculative(&decoder, &truth.prompt, 300).ids, truth.ids);
-    let asked = asked.load(Ordering::Relaxed);
-    assert!((1..40).contains(&asked), "asked {asked} times in 300 steps");
+    for nan in [false, true] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let useless = Useless { asked: Arc::clone(&asked), nan };
+        let target = target(truth.dir.path());
+        let options = options(VerifyMode::Adaptive);
+        let mut decoder = dflash_engine::Decoder::new(target, vec![Box::new(useless)], options);
+        let flat = |seconds| Curve::new(vec![(1, seconds), (16, seconds)]);
+        decoder.set_costs(StepCosts { verify: flat(1.0), propose: vec![Some(flat(0.1))] });
+        assert_eq!(speculative(&decoder, &truth.prompt, 300).ids, truth.ids);
+        let asked = asked.load(Ordering::Relaxed);
+        assert!((1..40).contains(&asked), "asked {asked} times in 300 steps");
+    }
 }

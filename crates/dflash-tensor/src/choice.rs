@@ -9,13 +9,6 @@ pub struct Choice {
     pub logsumexp: f32,
 }
 
-impl Choice {
-    /// Probability of the chosen id under softmax at temperature 1.
-    pub fn probability(&self) -> f32 {
-        (self.logit - self.logsumexp).exp().min(1.0)
-    }
-}
-
 /// The one argmax of the project: highest value, lowest index on ties.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use dflash_engine::{Drafted, Offer, Outcome, Plan, ProposeRequest, Proposer, ProposerState, WidthPolicy};
+use dflash_engine::{Offer, Outcome, Plan, ProposeRequest, Proposer, ProposerState, WidthPolicy};
 use dflash_tensor::{BackendError, Tensor};
 
 use crate::Rng;
@@ -65,7 +65,7 @@ impl Proposer for Scripted {
             let rng = request.state.downcast_mut::<Rng>().expect("state of this proposer");
             for offset in 0..request.width - 1 {
                 let id = self.draft(request.ids.len(), offset, rng);
-                request.drafted.push(Drafted { id, probability: 0.5 });
+                request.drafted.push(id);
             }
         }
         Ok(())

@@ -185,3 +185,21 @@ fn models_knows_the_hub_cache() {
     assert!(line("Qwen3-8B ").contains(" cached "));
     assert!(line("Qwen3.5-4B ").contains(" missing "));
 }
+
+#[test]
+fn absurd_thread_counts_are_refused() {
+    for count in ["0", "1025", "100000", "18446744073709551615", "-1", "two"] {
+        let ran = Sandbox::new().run(&["generate", "--prompt", "x", "--threads", count]);
+        assert_eq!(ran.code, Some(2), "{count}: {}", ran.stderr);
+        assert!(ran.stderr.contains("from 1 to 1024"), "{}", ran.stderr);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_dflash"));
+    let status = command.args(["generate", "--prompt", "x", "--threads", "0"]).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+}

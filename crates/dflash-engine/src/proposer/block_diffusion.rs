@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dflash_models::{Draft, DraftState, DraftWorkspace};
 use dflash_tensor::{BackendError, Tensor};
 
-use super::{Drafted, Offer, ProposeRequest, Proposer, ProposerState};
+use super::{Offer, ProposeRequest, Proposer, ProposerState};
 
 /// The DFlash draft (arXiv 2602.06036): one pass over the staged token and mask tokens drafts a block.
 pub struct BlockDiffusion {
@@ -78,9 +78,7 @@ impl Proposer for BlockDiffusion {
             choices.clear();
             let state = downcast(request.state);
             self.draft.propose(&mut workspace, &mut [state], &[staged], request.width, &mut choices)?;
-            let drafted =
-                choices[0].iter().map(|choice| Drafted { id: choice.id, probability: choice.probability() });
-            request.drafted.extend(drafted);
+            request.drafted.extend(choices[0].iter().map(|choice| choice.id));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@ use std::ops::Range;
 
 use dflash_tensor::{BackendError, Tensor};
 
-use super::{Drafted, Offer, ProposeRequest, Proposer, ProposerState};
+use super::{Offer, ProposeRequest, Proposer, ProposerState};
 
 /// Longest and shortest suffix that is looked up.
 const LONGEST: usize = 6;
@@ -97,7 +97,7 @@ impl Proposer for ContextCopy {
         for request in requests {
             let source = request.state.downcast_ref::<Index>().expect("state of this proposer").source;
             let copy = request.ids[source..].iter().take(request.width - 1);
-            request.drafted.extend(copy.map(|&id| Drafted { id, probability: 1.0 }));
+            request.drafted.extend(copy);
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ mod tests {
             let mut request = [ProposeRequest { state: &mut state, ids, width, drafted: &mut drafted }];
             copy.propose(&mut request).unwrap();
         }
-        (offer, drafted.iter().map(|drafted| drafted.id).collect())
+        (offer, drafted)
     }
 
     #[test]

@@ -23,15 +23,6 @@ pub struct Offer {
     pub class: usize,
 }
 
-/// A drafted id. An id outside of the vocabulary counts as rejected, as do all after it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Drafted {
-    /// The id.
-    pub id: u32,
-    /// The proposer's own probability of it.
-    pub probability: f32,
-}
-
 /// One sequence that wants drafted ids.
 pub struct ProposeRequest<'a> {
     /// The sequence's state of this proposer.
@@ -40,8 +31,8 @@ pub struct ProposeRequest<'a> {
     pub ids: &'a [u32],
     /// Rows the target will verify: `width - 1` drafted ids are wanted.
     pub width: usize,
-    /// Takes the drafted ids.
-    pub drafted: &'a mut Vec<Drafted>,
+    /// Takes the drafted ids. One outside of the vocabulary counts as rejected, as do all after it.
+    pub drafted: &'a mut Vec<u32>,
 }
 
 /// Proposes the next ids of sequences. What it proposes can cost time, never change the text.
