@@ -92,7 +92,7 @@ impl Case {
             cache.begin_verify(self.rows);
             for layer in 0..cache.layers() {
                 let (caches, call) = (&mut [&mut cache], Instant::now());
-                backend.attention(&self.spec, layer, &batch, caches, &mut q, &mut k, &v, &mut out);
+                backend.attention(&self.spec, layer, &batch, caches, &mut q, Some((&mut k, &v)), &mut out);
                 times.push(call.elapsed().as_secs_f64());
             }
             cache.accept_chain(0);

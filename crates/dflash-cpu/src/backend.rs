@@ -1,18 +1,19 @@
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use dflash_tensor::{
-    AttentionSpec, Backend, BackendError, Batch, Choice, KvGeometry, KvStore, Part, Pre, SeqCache, Tail,
-    Tensor, Weight,
+    Activation, Among, AttentionSpec, Backend, BackendError, Batch, Choice, ConvInputs, ConvSpec,
+    DeltaInputs, DeltaSpec, Experts, KvGeometry, KvStore, Part, Pre, RecurrentGeometry, RecurrentStore,
+    SeqCache, Tail, Tensor, Weight,
 };
 
 use crate::choose::ChooseBuffers;
 use crate::inputs::{InputBuffers, Request};
 use crate::pool::Pool;
-use crate::{Isa, attention, choose, embed, host, kv, linear, norm, pack};
+use crate::{Isa, attention, choose, elementwise, embed, experts, host, kv, linear, norm, pack, recurrent};
 
 /// The operations on the cores of this machine.
 pub struct CpuBackend {
-    pub(crate) pool: Pool,
+    pub(crate) pool: Arc<Pool>,
     pub(crate) isa: Isa,
     scratch: Mutex<Scratch>,
 }
@@ -31,7 +32,7 @@ impl CpuBackend {
     /// When this machine lacks the instructions.
     pub fn new(threads: usize, isa: Isa) -> Self {
         assert!(isa.is_available(), "this machine has no {}", isa.name());
-        Self { pool: Pool::new(threads), isa, scratch: Mutex::default() }
+        Self { pool: Arc::new(Pool::new(threads)), isa, scratch: Mutex::default() }
     }
 
     /// The best kernels on all cores.
@@ -105,6 +106,26 @@ impl Backend for CpuBackend {
         host::copy(source, source_row..source_row + rows, target, row, col);
     }
 
+    fn gate(&self, activation: Activation, gate: &Tensor, x: &mut Tensor) {
+        elementwise::gate(self, activation, gate, x);
+    }
+
+    fn add(&self, x: &Tensor, pre: Pre<'_>, out: &mut Tensor) {
+        elementwise::add(self, x, pre, out);
+    }
+
+    fn scale(&self, factor: f32, x: &mut Tensor) {
+        elementwise::scale(self, factor, x);
+    }
+
+    fn softcap(&self, cap: f32, x: &mut Tensor) {
+        elementwise::softcap(self, cap, x);
+    }
+
+    fn columns(&self, x: &Tensor, col: usize, out: &mut Tensor) {
+        elementwise::columns(x, col, out);
+    }
+
     fn embed(&self, table: &Weight, ids: &[u32], scale: f32, out: &mut Tensor) {
         embed::embed(self, table, ids, scale, out);
     }
@@ -132,11 +153,42 @@ impl Backend for CpuBackend {
         batch: &Batch,
         caches: &mut [&mut SeqCache],
         q: &mut Tensor,
-        k: &mut Tensor,
-        v: &Tensor,
+        kv: Option<(&mut Tensor, &Tensor)>,
         out: &mut Tensor,
     ) {
-        attention::attend(self, spec, layer, batch, caches, q, k, v, out);
+        attention::attend(self, spec, layer, batch, caches, q, kv, out);
+    }
+
+    fn recurrent_state(&self, geometry: RecurrentGeometry) -> Box<dyn RecurrentStore> {
+        recurrent::state(self, geometry)
+    }
+
+    fn gated_delta(
+        &self,
+        spec: &DeltaSpec,
+        layer: usize,
+        batch: &Batch,
+        caches: &mut [&mut SeqCache],
+        inputs: DeltaInputs<'_>,
+        out: &mut Tensor,
+    ) {
+        recurrent::gated_delta(self, spec, layer, batch, caches, inputs, out);
+    }
+
+    fn short_conv(
+        &self,
+        spec: &ConvSpec,
+        layer: usize,
+        batch: &Batch,
+        caches: &mut [&mut SeqCache],
+        inputs: ConvInputs<'_>,
+        out: &mut Tensor,
+    ) {
+        recurrent::short_conv(self, spec, layer, batch, caches, inputs, out);
+    }
+
+    fn experts(&self, experts: &Experts, scores: &Tensor, x: &Tensor, out: &mut Tensor) {
+        experts::experts(self, experts, scores, x, out);
     }
 
     fn choose(
@@ -145,10 +197,10 @@ impl Backend for CpuBackend {
         x: &Tensor,
         rows: &[usize],
         pre: Pre<'_>,
-        vocab: usize,
+        among: Among,
         out: &mut Vec<Choice>,
     ) -> Result<(), BackendError> {
-        choose::choose(self, weight, &Request { x, rows: Some(rows), pre }, vocab, out)
+        choose::choose(self, weight, &Request { x, rows: Some(rows), pre }, among, out)
     }
 
     fn logits(&self, weight: &Weight, x: &Tensor, rows: &[usize], pre: Pre<'_>, out: &mut Tensor) {

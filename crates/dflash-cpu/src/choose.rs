@@ -3,7 +3,7 @@
 //! The vocabulary is cut into tiles of [`TILE`] ids whatever the threads; a tile gives its highest logit and
 //! a sum of exponentials, and tiles are joined in their order.
 
-use dflash_tensor::{BackendError, Choice, Weight};
+use dflash_tensor::{Among, BackendError, Choice, Weight};
 
 use crate::disjoint::Disjoint;
 use crate::inputs::{Inputs, Request, room};
@@ -49,9 +49,10 @@ pub(crate) fn choose(
     backend: &CpuBackend,
     weight: &Weight,
     request: &Request<'_>,
-    vocab: usize,
+    among: Among,
     out: &mut Vec<Choice>,
 ) -> Result<(), BackendError> {
+    let Among { vocab, softcap } = among;
     assert_eq!(request.x.cols(), weight.cols(), "columns of input and weight");
     let packed = Packed::of(weight);
     let [part] = &packed.parts[..] else { panic!("a choice is made among the outputs of one part") };
@@ -62,7 +63,7 @@ pub(crate) fn choose(
     let (tiles, threads) = (vocab.div_ceil(TILE), backend.pool.threads());
     let found = room(&mut scratch.choose.found, inputs.rows * tiles);
     let logits = room(&mut scratch.choose.logits, CHUNK * threads);
-    let search = Search { isa: backend.isa, part, inputs, vocab, tiles };
+    let search = Search { isa: backend.isa, part, inputs, vocab, softcap, tiles };
     search.run(backend, found, logits);
     for (row, found) in found.chunks_exact(tiles).enumerate() {
         out.push(join(found).map_err(|id| BackendError::NotANumber { row, id })?);
@@ -76,6 +77,7 @@ struct Search<'a> {
     part: &'a PackedPart,
     inputs: Inputs<'a>,
     vocab: usize,
+    softcap: Option<f32>,
     tiles: usize,
 }
 
@@ -110,7 +112,10 @@ impl Search<'_> {
                 tile::multiply(self.isa, self.part, &self.inputs, &tile, &mut products);
                 let rows = tile.rows.start - first..tile.rows.end - first;
                 for (logits, products) in logits[rows].iter_mut().zip(&products) {
-                    logits[group - begin] = *products;
+                    logits[group - begin] = match self.softcap {
+                        None => *products,
+                        Some(cap) => lanes::capped(self.isa, cap, products),
+                    };
                 }
             }
         }

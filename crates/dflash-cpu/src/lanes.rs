@@ -1,16 +1,54 @@
 //! Functions of the outputs of a group.
 
+use dflash_tensor::Activation;
+
 use crate::pack::LANES;
 use crate::{Isa, math};
 
-/// `silu(gate) * up`.
-pub(crate) fn glu(isa: Isa, gate: &[f32; LANES], up: &[f32; LANES]) -> [f32; LANES] {
+/// `act(gate) * up`.
+pub(crate) fn glu(isa: Isa, activation: Activation, gate: &[f32; LANES], up: &[f32; LANES]) -> [f32; LANES] {
     match isa {
-        Isa::Scalar => std::array::from_fn(|lane| math::silu(gate[lane]) * up[lane]),
+        Isa::Scalar => std::array::from_fn(|lane| math::activate(activation, gate[lane]) * up[lane]),
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => crate::avx2::glu(gate, up),
+        Isa::Avx2 => crate::avx2::glu(activation, gate, up),
         #[cfg(not(target_arch = "x86_64"))]
         Isa::Avx2 => unreachable!("not on this machine"),
+    }
+}
+
+/// `x = act(gate) * x`, any number of elements.
+pub(crate) fn gate(isa: Isa, activation: Activation, gate: &[f32], x: &mut [f32]) {
+    each_chunk(gate, x, |gate, x| *x = glu(isa, activation, gate, x));
+}
+
+/// `x = cap * tanh(x / cap)`, any number of elements.
+pub(crate) fn softcap(isa: Isa, cap: f32, x: &mut [f32]) {
+    let (chunks, rest) = x.as_chunks_mut::<LANES>();
+    chunks.iter_mut().for_each(|x| *x = capped(isa, cap, x));
+    rest.iter_mut().for_each(|x| *x = math::softcap(cap, *x));
+}
+
+/// `cap * tanh(x / cap)`.
+pub(crate) fn capped(isa: Isa, cap: f32, x: &[f32; LANES]) -> [f32; LANES] {
+    match isa {
+        Isa::Scalar => x.map(|x| math::softcap(cap, x)),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => crate::avx2::softcap(cap, x),
+        #[cfg(not(target_arch = "x86_64"))]
+        Isa::Avx2 => unreachable!("not on this machine"),
+    }
+}
+
+/// Runs `body` over whole chunks; the last one is filled up with zeros.
+fn each_chunk(a: &[f32], b: &mut [f32], mut body: impl FnMut(&[f32; LANES], &mut [f32; LANES])) {
+    let ((wholes, rest), (targets, last)) = (a.as_chunks::<LANES>(), b.as_chunks_mut::<LANES>());
+    wholes.iter().zip(targets).for_each(|(a, b)| body(a, b));
+    let (mut x, mut y) = ([0.0; LANES], [0.0; LANES]);
+    x[..rest.len()].copy_from_slice(rest);
+    y[..last.len()].copy_from_slice(last);
+    if !last.is_empty() {
+        body(&x, &mut y);
+        last.copy_from_slice(&y[..last.len()]);
     }
 }
 

@@ -48,7 +48,7 @@ fn run(backend: &CpuBackend, weight: &Weight, request: &Request<'_>, tail: Tail,
     backend.pool.split(product.groups(tail), &|_, groups| match tail {
         Tail::Store => product.plain::<false>(&groups),
         Tail::Add => product.plain::<true>(&groups),
-        Tail::Glu(Activation::Silu) => product.gated(&groups),
+        Tail::Glu(activation) => product.gated(activation, &groups),
     });
 }
 
@@ -169,7 +169,7 @@ impl Product<'_> {
     }
 
     /// Some groups of a gated product.
-    fn gated(&self, mine: &Range<usize>) {
+    fn gated(&self, activation: Activation, mine: &Range<usize>) {
         let [gate, up] = &self.packed.parts[..] else { unreachable!("two parts were checked") };
         let Some(target) = &self.targets[0] else { unreachable!("an output was checked") };
         let (mut gates, mut ups) = (NO_PRODUCTS, NO_PRODUCTS);
@@ -179,7 +179,7 @@ impl Product<'_> {
                     self.multiply(gate, &tile, &mut gates);
                     self.multiply(up, &tile, &mut ups);
                     for ((row, gates), ups) in tile.rows.zip(&gates).zip(&ups) {
-                        let products = lanes::glu(self.isa, gates, ups);
+                        let products = lanes::glu(self.isa, activation, gates, ups);
                         // SAFETY: a group of outputs belongs to one thread.
                         unsafe { target.put::<false>(row, group, &products) };
                     }

@@ -1,6 +1,8 @@
 //! Own elementary functions: fixed polynomials in f32 with fused multiply-add, so that every machine and
 //! every instruction set gives the same bits. The `avx2` twins follow these operation by operation.
 
+use dflash_tensor::Activation;
+
 /// Arguments below give 0: the result would be within a factor of two of the smallest normal number.
 pub(crate) const EXP_FLOOR: f32 = -86.6;
 /// Arguments above give infinity, as this one does.
@@ -57,6 +59,45 @@ pub(crate) fn exp(x: f32) -> f32 {
 /// `x / (1 + e^-x)`.
 pub(crate) fn silu(x: f32) -> f32 {
     x / (1.0 + exp(-x))
+}
+
+/// `1 / (1 + e^-x)`.
+pub(crate) fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
+
+/// `sqrt(2/pi)`, and its product with 0.044715.
+pub(crate) const GELU: (f32, f32) = (0.797_884_6, 0.035_677_407);
+
+/// Gaussian error linear unit in its hyperbolic form.
+pub(crate) fn gelu_tanh(x: f32) -> f32 {
+    let inner = x * (x * x).mul_add(GELU.1, GELU.0);
+    0.5 * x * (1.0 + tanh(inner))
+}
+
+/// The function of a gate.
+pub(crate) fn activate(activation: Activation, x: f32) -> f32 {
+    match activation {
+        Activation::Silu => silu(x),
+        Activation::GeluTanh => gelu_tanh(x),
+        Activation::Sigmoid => sigmoid(x),
+    }
+}
+
+/// `cap * tanh(x / cap)`.
+pub(crate) fn softcap(cap: f32, x: f32) -> f32 {
+    cap * tanh(x / cap)
+}
+
+/// `ln(1 + e^x)`; `x` itself above 20, where the difference is below half a unit of its last place.
+pub(crate) fn softplus(x: f32) -> f32 {
+    if x > 20.0 { x } else { ln_1p(exp(x)) }
+}
+
+/// `ln(1 + y)` for `y >= 0`: the rounding of `1 + y` is put right by the ratio of its error.
+fn ln_1p(y: f32) -> f32 {
+    let sum = 1.0 + y;
+    if sum == 1.0 { y } else { ln(sum) * (y / (sum - 1.0)) }
 }
 
 /// Hyperbolic tangent within 2 ulp.
@@ -142,6 +183,24 @@ mod tests {
         assert_eq!((silu(0.0), silu(100.0), silu(-100.0)), (0.0, 100.0, 0.0));
         assert_eq!((tanh(0.0), tanh(f32::INFINITY), tanh(f32::NEG_INFINITY)), (0.0, 1.0, -1.0));
         assert!(tanh(f32::NAN).is_nan() && silu(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn functions_of_gates_are_accurate() {
+        let mut worst = [0.0_f64; 3];
+        for x in floats(1e-30, 80.0).chain(floats(-1e-30, -20.0)) {
+            let exact = f64::from(x);
+            worst[0] = worst[0].max(ulps(sigmoid(x), 1.0 / (1.0 + (-exact).exp())));
+            worst[1] = worst[1].max(ulps(softplus(x), exact.exp().ln_1p()));
+            let root = (2.0 / std::f64::consts::PI).sqrt();
+            let gelu = 0.5 * exact * (1.0 + (root * (exact + 0.044715 * exact.powi(3))).tanh());
+            // Far below zero `1 + tanh` cancels; the difference is small beside x.
+            worst[2] = worst[2].max((f64::from(gelu_tanh(x)) - gelu).abs() / exact.abs());
+        }
+        assert!(worst[0] <= 3.0 && worst[1] <= 4.0 && worst[2] <= 3e-7, "{worst:?}");
+        assert_eq!((sigmoid(0.0), softplus(-200.0), gelu_tanh(0.0)), (0.5, 0.0, 0.0));
+        assert_eq!((softcap(30.0, 0.0), softcap(30.0, 1e9), softcap(30.0, -1e9)), (0.0, 30.0, -30.0));
+        assert!(sigmoid(f32::NAN).is_nan() && softplus(f32::NAN).is_nan() && gelu_tanh(f32::NAN).is_nan());
     }
 
     #[test]

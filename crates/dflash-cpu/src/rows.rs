@@ -1,10 +1,17 @@
 //! Row-wise work before a product.
 
+use std::cell::RefCell;
+
 use crate::Isa;
 use crate::quantize::{QuantBlock, WideBlock, quantize};
 
 /// Lanes of a sum of squares.
 const LANES: usize = 16;
+
+thread_local! {
+    /// A row between its norm and the sum.
+    static NORMALISED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Gain and epsilon of an RMS norm.
 pub(crate) type Norm<'a> = (&'a [f32], f32);
@@ -39,6 +46,15 @@ pub(crate) fn rms_norm(isa: Isa, x: &[f32], norm: Norm<'_>, out: &mut [f32]) {
         #[cfg(not(target_arch = "x86_64"))]
         Isa::Avx2 => unreachable!("not on this machine"),
     }
+}
+
+/// `out = out + x / sqrt(mean(x^2) + eps) * gain`.
+pub(crate) fn add_normalised(isa: Isa, x: &[f32], norm: Norm<'_>, out: &mut [f32]) {
+    NORMALISED.with_borrow_mut(|values| {
+        values.resize(x.len(), 0.0);
+        rms_norm(isa, x, norm, values);
+        out.iter_mut().zip(&*values).for_each(|(out, x)| *out += x);
+    });
 }
 
 fn quantize_row(isa: Isa, x: &[f32], blocks: &mut [QuantBlock], wide: &mut [WideBlock]) {

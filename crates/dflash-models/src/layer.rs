@@ -89,7 +89,7 @@ impl DenseLayer {
         let post = Pre::RmsNorm { weight: &self.post_norm, eps: self.eps };
         self.projections.run(backend, input, ws);
         let (q, k, v) = (&mut ws.q, &mut ws.k, &ws.v);
-        backend.attention(&self.attention, index, batch, caches, q, k, v, &mut ws.mixed);
+        backend.attention(&self.attention, index, batch, caches, q, Some((k, v)), &mut ws.mixed);
         backend.linear(&self.output, &ws.mixed, Pre::None, Tail::Add, &mut [&mut ws.h]);
         backend.linear(&self.gate_up, &ws.h, post, Tail::Glu(Activation::Silu), &mut [&mut ws.act]);
         backend.linear(&self.down, &ws.act, Pre::None, Tail::Add, &mut [&mut ws.h]);

@@ -1,5 +1,6 @@
 use crate::{
-    AttentionSpec, BackendError, Batch, Choice, KvGeometry, KvStore, Part, SeqCache, Tensor, Weight,
+    AttentionSpec, BackendError, Batch, Choice, ConvInputs, ConvSpec, DeltaInputs, DeltaSpec, Experts,
+    KvGeometry, KvStore, Part, RecurrentGeometry, RecurrentStore, SeqCache, Tensor, Weight,
 };
 
 /// What happens to the input rows of a linear operation before the product.
@@ -16,11 +17,31 @@ pub enum Pre<'a> {
     },
 }
 
-/// Gate function of a gated linear unit.
+/// Gate function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
     /// `x * sigmoid(x)`.
     Silu,
+    /// `x / 2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))`.
+    GeluTanh,
+    /// `1 / (1 + e^-x)`.
+    Sigmoid,
+}
+
+/// The logits among which a choice is made.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Among {
+    /// The first `vocab` rows of the weight.
+    pub vocab: usize,
+    /// `l = cap * tanh(l / cap)` first.
+    pub softcap: Option<f32>,
+}
+
+impl Among {
+    /// The first `vocab` logits as they are.
+    pub fn first(vocab: usize) -> Self {
+        Self { vocab, softcap: None }
+    }
 }
 
 /// What happens to the product of a linear operation.
@@ -69,7 +90,8 @@ pub trait Backend: Send + Sync {
     /// (with [`Tail::Add`] they are there already).
     fn linear(&self, weight: &Weight, x: &Tensor, pre: Pre<'_>, tail: Tail, outs: &mut [&mut Tensor]);
 
-    /// `out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight`.
+    /// `out[r] = x[r] / sqrt(mean(x[r]^2) + eps) * weight`; when the weight is narrower than the rows, every
+    /// piece of a row of its width is normalised on its own.
     fn rms_norm(&self, x: &Tensor, weight: &Tensor, eps: f32, out: &mut Tensor);
 
     /// Copies rows `source_row..source_row + rows` of `source` into `target` from `(row, col)` on.
@@ -82,6 +104,21 @@ pub trait Backend: Send + Sync {
         row: usize,
         col: usize,
     );
+
+    /// `x[r] = act(gate[r]) * x[r]`; a gate of one column holds for the whole row.
+    fn gate(&self, activation: Activation, gate: &Tensor, x: &mut Tensor);
+
+    /// `out[r] = out[r] + pre(x[r])`.
+    fn add(&self, x: &Tensor, pre: Pre<'_>, out: &mut Tensor);
+
+    /// `x[r] = factor * x[r]`.
+    fn scale(&self, factor: f32, x: &mut Tensor);
+
+    /// `x[r] = cap * tanh(x[r] / cap)`.
+    fn softcap(&self, cap: f32, x: &mut Tensor);
+
+    /// `out[r] = x[r]` from column `col` on, as many columns as `out` has.
+    fn columns(&self, x: &Tensor, col: usize, out: &mut Tensor);
 
     /// `out[r] = scale * row ids[r] of table` (the table may be the packed head).
     ///
@@ -104,8 +141,9 @@ pub trait Backend: Send + Sync {
         v: &Tensor,
     );
 
-    /// [`Backend::append`], then every row attends to the keys its mask shows:
-    /// `q`, `out` are `[rows, heads * dim]`; `q` and `k` are scratch afterwards.
+    /// [`Backend::append`] of the keys and values `kv`, then every row attends to the keys its mask shows:
+    /// `q`, `out` are `[rows, heads * dim]`; `q` and the keys are scratch afterwards. Without `kv` the layer
+    /// reads those that this pass has appended to `layer` before.
     #[allow(clippy::too_many_arguments)]
     fn attention(
         &self,
@@ -114,13 +152,52 @@ pub trait Backend: Send + Sync {
         batch: &Batch,
         caches: &mut [&mut SeqCache],
         q: &mut Tensor,
-        k: &mut Tensor,
-        v: &Tensor,
+        kv: Option<(&mut Tensor, &Tensor)>,
         out: &mut Tensor,
     );
 
-    /// For each row of `x` named in `rows` the choice among the first `vocab` logits of a one-part weight,
-    /// with the bits of the stored row but without storing it. Appends to `out`.
+    /// The state of a recurrent layer of a sequence without tokens: all zeros.
+    fn recurrent_state(&self, geometry: RecurrentGeometry) -> Box<dyn RecurrentStore>;
+
+    /// A Gated DeltaNet layer: for each row `t` of a span, in its path's order and in f32,
+    ///
+    /// ```text
+    /// c = silu(sum over j of filter[j] * qkv[t - kernel + 1 + j])      per channel; zero before the sequence
+    /// q, k, v = heads of c;  q = q / sqrt(sum q^2 + 1e-6) / sqrt(key_dim);  k = k / sqrt(sum k^2 + 1e-6)
+    /// g = exp(rate * softplus(alpha + dt_bias));  b = sigmoid(beta)     per value head
+    /// S = g * S;  delta = b * (v - S'k);  S = S + k delta';  y = S'q
+    /// out = rms_norm(y) * silu(gate)                                    per value head
+    /// ```
+    ///
+    /// on layer `layer` of the span's cache; `out` is `[rows, value_heads * value_dim]`.
+    fn gated_delta(
+        &self,
+        spec: &DeltaSpec,
+        layer: usize,
+        batch: &Batch,
+        caches: &mut [&mut SeqCache],
+        inputs: DeltaInputs<'_>,
+        out: &mut Tensor,
+    );
+
+    /// A gated short convolution on layer `layer` of every span's cache:
+    /// `out[t] = after[t] * (bias + sum over j of filter[j] * u[t - kernel + 1 + j])`, `u = before * x`.
+    fn short_conv(
+        &self,
+        spec: &ConvSpec,
+        layer: usize,
+        batch: &Batch,
+        caches: &mut [&mut SeqCache],
+        inputs: ConvInputs<'_>,
+        out: &mut Tensor,
+    );
+
+    /// `out[r] = sum over the experts e of row r of weight(r, e) * down_e · (act(gate_e · x[r]) * up_e · x[r])`
+    /// in the order of falling scores; `scores` is `[rows, experts]`.
+    fn experts(&self, experts: &Experts, scores: &Tensor, x: &Tensor, out: &mut Tensor);
+
+    /// For each row of `x` named in `rows` the choice among logits of a one-part weight, with the bits of the
+    /// stored row but without storing it. Appends to `out`.
     ///
     /// # Errors
     /// [`BackendError::NotANumber`], or a sticky device error.
@@ -130,7 +207,7 @@ pub trait Backend: Send + Sync {
         x: &Tensor,
         rows: &[usize],
         pre: Pre<'_>,
-        vocab: usize,
+        among: Among,
         out: &mut Vec<Choice>,
     ) -> Result<(), BackendError>;
 

@@ -1,6 +1,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use crate::{Accepted, RecurrentStore};
+
 /// Absolute positions in a K/V block: the chunk of attention's running softmax and the unit of sharing.
 pub const BLOCK_POSITIONS: usize = 64;
 
@@ -124,23 +126,82 @@ fn writable(block: &mut Arc<Box<dyn KvStore>>) -> &mut dyn KvStore {
 }
 
 /// State of one layer for one sequence.
-#[derive(Clone)]
 pub enum LayerCache {
     /// Keys and values.
     Kv(KvCache),
+    /// A state of fixed size.
+    Recurrent(Box<dyn RecurrentStore>),
+}
+
+impl Clone for LayerCache {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Kv(cache) => Self::Kv(cache.clone()),
+            Self::Recurrent(store) => Self::Recurrent(store.copy()),
+        }
+    }
 }
 
 impl LayerCache {
-    /// The keys and values.
+    /// The keys and values of an attention layer.
+    ///
+    /// # Panics
+    /// When it is a recurrent one.
     pub fn kv(&self) -> &KvCache {
-        let Self::Kv(cache) = self;
+        let Self::Kv(cache) = self else { panic!("a layer with keys and values") };
         cache
     }
 
-    /// The keys and values for writing.
+    /// The keys and values of an attention layer, for writing.
+    ///
+    /// # Panics
+    /// When it is a recurrent one.
     pub fn kv_mut(&mut self) -> &mut KvCache {
-        let Self::Kv(cache) = self;
+        let Self::Kv(cache) = self else { panic!("a layer with keys and values") };
         cache
+    }
+
+    /// The state of a recurrent layer.
+    ///
+    /// # Panics
+    /// When it is an attention layer.
+    pub fn recurrent(&self) -> &dyn RecurrentStore {
+        let Self::Recurrent(store) = self else { panic!("a recurrent layer") };
+        store.as_ref()
+    }
+
+    /// The state of a recurrent layer, for writing.
+    ///
+    /// # Panics
+    /// When it is an attention layer.
+    pub fn recurrent_mut(&mut self) -> &mut dyn RecurrentStore {
+        let Self::Recurrent(store) = self else { panic!("a recurrent layer") };
+        store.as_mut()
+    }
+
+    fn begin(&mut self, taped: bool) {
+        if let Self::Recurrent(store) = self {
+            store.begin(taped);
+        }
+    }
+
+    /// Commits rows of a pass that began at position `start` and ends at `end`.
+    fn accept(&mut self, start: usize, end: usize, rows: Accepted<'_>) {
+        match (self, rows) {
+            (Self::Recurrent(store), rows) => store.accept(rows),
+            (Self::Kv(cache), Accepted::Path(path)) => {
+                cache.accept_tree(start, path);
+                cache.drop_hidden(end);
+            }
+            (Self::Kv(cache), Accepted::Chain(_)) => cache.drop_hidden(end),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Kv(cache) => cache.bytes(),
+            Self::Recurrent(store) => store.bytes(),
+        }
     }
 }
 
@@ -187,16 +248,30 @@ impl SeqCache {
 
     /// Bytes held, shared blocks counted in full.
     pub fn bytes(&self) -> usize {
-        self.layers.iter().map(|layer| layer.kv().bytes()).sum()
+        self.layers.iter().map(LayerCache::bytes).sum()
     }
 
-    /// Announces a forward pass of `rows` rows that accepting will settle.
+    /// Announces a forward pass of `rows` rows that accepting will settle, any part of them.
     ///
     /// # Panics
     /// When an earlier pass is not settled.
     pub fn begin_verify(&mut self, rows: usize) {
+        self.begin(rows, rows > 1);
+    }
+
+    /// Announces a forward pass of `rows` rows that will be accepted whole or not at all, so that nothing is
+    /// recorded to go back to.
+    ///
+    /// # Panics
+    /// When an earlier pass is not settled.
+    pub fn begin_prefill(&mut self, rows: usize) {
+        self.begin(rows, false);
+    }
+
+    fn begin(&mut self, rows: usize, taped: bool) {
         assert!(self.pending.is_none(), "a pass is settled before the next one begins");
         self.pending = Some(rows);
+        self.layers.iter_mut().for_each(|layer| layer.begin(taped));
     }
 
     /// Commits the first `rows` rows of the pass, a chain, and forgets the others.
@@ -206,7 +281,7 @@ impl SeqCache {
     pub fn accept_chain(&mut self, rows: usize) {
         let pending = self.settle();
         assert!(rows <= pending, "{rows} of {pending} rows accepted");
-        self.advance(rows);
+        self.commit(rows, Accepted::Chain(rows));
     }
 
     /// Commits the rows on `path` of a tree (row numbers of the span, root first) and forgets the others.
@@ -220,19 +295,18 @@ impl SeqCache {
             assert_eq!(parents[row], last, "a path follows its parents");
             last = Some(row);
         }
-        let len = self.len;
-        self.layers.iter_mut().for_each(|layer| layer.kv_mut().accept_tree(len, path));
-        self.advance(path.len());
+        self.commit(path.len(), Accepted::Path(path));
     }
 
     fn settle(&mut self) -> usize {
         self.pending.take().expect("accept settles a pass that was begun")
     }
 
-    fn advance(&mut self, rows: usize) {
-        self.len += rows;
-        let len = self.len;
-        self.layers.iter_mut().for_each(|layer| layer.kv_mut().drop_hidden(len));
+    fn commit(&mut self, count: usize, rows: Accepted<'_>) {
+        let start = self.len;
+        self.len += count;
+        let end = self.len;
+        self.layers.iter_mut().for_each(|layer| layer.accept(start, end, rows));
     }
 
     /// A copy of the committed state that shares all blocks.

@@ -13,18 +13,25 @@ mod choice;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+mod experts;
 mod format;
+mod recurrent;
 mod rope;
 mod tensor;
 mod weight;
 
 pub use attention::{AttentionSpec, HeadNorm, Mask};
-pub use backend::{Activation, Backend, Pre, Tail};
+pub use backend::{Activation, Among, Backend, Pre, Tail};
 pub use batch::{Batch, Shape, Span};
 pub use cache::{BLOCK_POSITIONS, Keep, KvCache, KvGeometry, KvStore, LayerCache, SeqCache};
 pub use choice::{Choice, argmax};
 pub use error::BackendError;
+pub use experts::Experts;
 pub use format::{AffineScale, Format};
+pub use recurrent::{
+    Accepted, ConvGeometry, ConvInputs, ConvSpec, DeltaGeometry, DeltaInputs, DeltaSpec, KeyHeadMap,
+    RecurrentGeometry, RecurrentStore,
+};
 pub use rope::{Rope, RopeScaling};
 pub use tensor::{Buffer, Tensor};
 pub use weight::{Part, PartData, PartShape, Weight};

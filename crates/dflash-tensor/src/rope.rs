@@ -38,6 +38,13 @@ pub enum RopeScaling {
     },
     /// Explicit divisors per pair (GGUF `rope_freqs`).
     Factors(Vec<f32>),
+    /// Gemma 4: the first `rotated` pairs turn, the others stand still; all divided by `factor`.
+    Proportional {
+        /// Pairs that turn.
+        rotated: usize,
+        /// Divisor.
+        factor: f32,
+    },
 }
 
 /// Rotate-half rotary embedding: with `d` rotary dimensions the pair `(x[i], x[i+d/2])` turns by
@@ -133,6 +140,10 @@ fn scaled(plain: &[f64], base: f32, scaling: &RopeScaling) -> Vec<f32> {
             let ramp = ((i as f64 - low) / (high - low)).clamp(0.0, 1.0);
             freq * (1.0 - ramp) + freq / f64::from(*factor) * ramp
         }
+        RopeScaling::Proportional { rotated, factor } => match i < *rotated {
+            true => freq / f64::from(*factor),
+            false => 0.0,
+        },
         RopeScaling::Factors(factors) => {
             assert_eq!(factors.len(), plain.len(), "one factor per rotary pair");
             freq / f64::from(factors[i])

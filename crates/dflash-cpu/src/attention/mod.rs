@@ -58,8 +58,7 @@ pub(crate) fn attend(
     batch: &Batch,
     caches: &mut [&mut SeqCache],
     q: &mut Tensor,
-    k: &mut Tensor,
-    v: &Tensor,
+    kv: Option<(&mut Tensor, &Tensor)>,
     out: &mut Tensor,
 ) {
     assert_eq!(spec.heads % spec.kv.heads, 0, "query heads per key/value head");
@@ -68,7 +67,9 @@ pub(crate) fn attend(
     out.set_rows(batch.rows());
     CALLER.with_borrow_mut(|(plan, parts)| {
         plan.place(spec, batch);
-        store(backend, spec, layer, batch, caches, plan, k, v);
+        if let Some((k, v)) = kv {
+            store(backend, spec, layer, batch, caches, plan, k, v);
+        }
         let q = host::rows_mut(q);
         prepare::heads(&backend.pool, spec.q_norm.as_ref(), &spec.rope, spec.kv.dim, &plan.rows, q);
         plan.cut(spec, batch, backend.pool.threads());

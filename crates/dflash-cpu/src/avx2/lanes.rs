@@ -1,23 +1,44 @@
 use std::arch::x86_64::*;
 
+use dflash_tensor::Activation;
+
 use super::math;
 use crate::pack::LANES;
 
-/// `silu(gate) * up`.
-pub(crate) fn glu(gate: &[f32; LANES], up: &[f32; LANES]) -> [f32; LANES] {
+/// `act(gate) * up`.
+pub(crate) fn glu(activation: Activation, gate: &[f32; LANES], up: &[f32; LANES]) -> [f32; LANES] {
     // SAFETY: a backend with these kernels exists only where the features do.
-    unsafe { glu_features(gate, up) }
+    unsafe { glu_features(activation, gate, up) }
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn glu_features(gate: &[f32; LANES], up: &[f32; LANES]) -> [f32; LANES] {
+fn glu_features(activation: Activation, gate: &[f32; LANES], up: &[f32; LANES]) -> [f32; LANES] {
     let mut out = [0.0; LANES];
     for first in (0..LANES).step_by(8) {
         // SAFETY: eight floats from `first` on lie in all three.
         unsafe {
-            let gate = math::silu(_mm256_loadu_ps(gate.as_ptr().add(first)));
+            let gate = math::activate(activation, _mm256_loadu_ps(gate.as_ptr().add(first)));
             let product = _mm256_mul_ps(gate, _mm256_loadu_ps(up.as_ptr().add(first)));
             _mm256_storeu_ps(out.as_mut_ptr().add(first), product);
+        }
+    }
+    out
+}
+
+/// `cap * tanh(x / cap)`.
+pub(crate) fn softcap(cap: f32, x: &[f32; LANES]) -> [f32; LANES] {
+    // SAFETY: a backend with these kernels exists only where the features do.
+    unsafe { softcap_features(cap, x) }
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn softcap_features(cap: f32, x: &[f32; LANES]) -> [f32; LANES] {
+    let mut out = [0.0; LANES];
+    for first in (0..LANES).step_by(8) {
+        // SAFETY: eight floats from `first` on lie in both.
+        unsafe {
+            let capped = math::softcap(cap, _mm256_loadu_ps(x.as_ptr().add(first)));
+            _mm256_storeu_ps(out.as_mut_ptr().add(first), capped);
         }
     }
     out

@@ -2,8 +2,10 @@
 
 use std::arch::x86_64::*;
 
+use dflash_tensor::Activation;
+
 use crate::math::{
-    EXP, EXP_BIAS, EXP_CEILING, EXP_FLOOR, LN_2_HIGH, LN_2_LOW, LOG2_E, ROUND, TANH, TANH_SMALL,
+    EXP, EXP_BIAS, EXP_CEILING, EXP_FLOOR, GELU, LN_2_HIGH, LN_2_LOW, LOG2_E, ROUND, TANH, TANH_SMALL,
 };
 
 #[inline]
@@ -40,6 +42,43 @@ pub(crate) fn silu(x: __m256) -> __m256 {
     _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0), exp(negative)))
 }
 
+/// [`crate::math::sigmoid`].
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+pub(crate) fn sigmoid(x: __m256) -> __m256 {
+    let (negative, one) = (_mm256_xor_ps(x, _mm256_set1_ps(-0.0)), _mm256_set1_ps(1.0));
+    _mm256_div_ps(one, _mm256_add_ps(one, exp(negative)))
+}
+
+/// [`crate::math::gelu_tanh`].
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+pub(crate) fn gelu_tanh(x: __m256) -> __m256 {
+    let (linear, cubic) = (_mm256_set1_ps(GELU.0), _mm256_set1_ps(GELU.1));
+    let inner = _mm256_mul_ps(x, _mm256_fmadd_ps(_mm256_mul_ps(x, x), cubic, linear));
+    let half = _mm256_mul_ps(_mm256_set1_ps(0.5), x);
+    _mm256_mul_ps(half, _mm256_add_ps(_mm256_set1_ps(1.0), tanh(inner)))
+}
+
+/// [`crate::math::activate`].
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+pub(crate) fn activate(activation: Activation, x: __m256) -> __m256 {
+    match activation {
+        Activation::Silu => silu(x),
+        Activation::GeluTanh => gelu_tanh(x),
+        Activation::Sigmoid => sigmoid(x),
+    }
+}
+
+/// [`crate::math::softcap`].
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+pub(crate) fn softcap(cap: f32, x: __m256) -> __m256 {
+    let cap = _mm256_set1_ps(cap);
+    _mm256_mul_ps(cap, tanh(_mm256_div_ps(x, cap)))
+}
+
 /// [`crate::math::tanh`].
 #[inline]
 #[target_feature(enable = "avx2,fma")]
@@ -67,7 +106,10 @@ mod tests {
         let y = match function {
             0 => exp(x),
             1 => silu(x),
-            _ => tanh(x),
+            2 => tanh(x),
+            3 => sigmoid(x),
+            4 => gelu_tanh(x),
+            _ => softcap(30.0, x),
         };
         // SAFETY: as above.
         unsafe { std::mem::transmute::<__m256, [f32; 8]>(y) }
@@ -83,7 +125,9 @@ mod tests {
         let sweep = (0..=u32::MAX).step_by(4099).map(f32::from_bits);
         let dense = (0..200_000).map(|i| (i - 100_000) as f32 * 9e-4);
         let all: Vec<f32> = edges.into_iter().chain(sweep).chain(dense).collect();
-        for (index, twin) in [math::exp, math::silu, math::tanh].into_iter().enumerate() {
+        let twins: [fn(f32) -> f32; 6] =
+            [math::exp, math::silu, math::tanh, math::sigmoid, math::gelu_tanh, |x| math::softcap(30.0, x)];
+        for (index, twin) in twins.into_iter().enumerate() {
             for chunk in all.chunks_exact(8) {
                 let x: [f32; 8] = chunk.try_into().expect("eight");
                 // SAFETY: the features were detected above.

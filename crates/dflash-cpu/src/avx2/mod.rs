@@ -12,7 +12,7 @@ mod quant;
 mod rows;
 mod scale;
 
-pub(crate) use lanes::{glu, sum_exp};
+pub(crate) use lanes::{glu, softcap, sum_exp};
 pub(crate) use multiply::multiply;
 pub(crate) use rows::{quantize, rms_norm};
 

@@ -1,5 +1,5 @@
 use dflash_cpu::{CpuBackend, Isa};
-use dflash_tensor::{Backend, BackendError, Choice, Format, Part, Pre, argmax};
+use dflash_tensor::{Among, Backend, BackendError, Choice, Format, Part, Pre, argmax};
 
 use crate::matrix::{Matrix, Noise, formats};
 use crate::{scalar, tensor};
@@ -12,7 +12,7 @@ const OUTPUTS: usize = 700;
 fn choices(backend: &CpuBackend, part: Part<'_>, x: &[f32], rows: &[usize], vocab: usize) -> Vec<Choice> {
     let (weight, x) = (backend.pack(&[part]).expect("whole blocks"), tensor(backend, x.len() / COLS, x));
     let mut out = Vec::new();
-    backend.choose(&weight, &x, rows, Pre::None, vocab, &mut out).expect("numbers");
+    backend.choose(&weight, &x, rows, Pre::None, Among::first(vocab), &mut out).expect("numbers");
     out
 }
 
@@ -73,7 +73,7 @@ fn logits_are(values: &[f32], vocab: usize) -> Result<Vec<Choice>, BackendError>
     let weight = backend.pack(&[Part::plain(Format::F32, values.len(), COLS, &bytes)])?;
     let x = tensor(&backend, 2, &[1.0; 2 * COLS]);
     let mut out = Vec::new();
-    backend.choose(&weight, &x, &[0, 1], Pre::None, vocab, &mut out)?;
+    backend.choose(&weight, &x, &[0, 1], Pre::None, Among::first(vocab), &mut out)?;
     Ok(out)
 }
 
@@ -107,7 +107,7 @@ fn damaged_activations_are_an_error_in_every_format() {
         let mut x = vec![0.5; 2 * COLS];
         x[COLS + 40] = f32::NAN;
         let x = tensor(&backend, 2, &x);
-        let result = backend.choose(&weight, &x, &[0, 1], Pre::None, 40, &mut Vec::new());
+        let result = backend.choose(&weight, &x, &[0, 1], Pre::None, Among::first(40), &mut Vec::new());
         assert_eq!(result, Err(BackendError::NotANumber { row: 1, id: 0 }), "{format}");
     }
 }

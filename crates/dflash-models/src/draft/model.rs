@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use dflash_tensor::{
-    Backend, BackendError, Choice, Keep, KvCache, KvGeometry, LayerCache, Pre, SeqCache, Shape, Tensor,
-    Weight,
+    Among, Backend, BackendError, Choice, Keep, KvCache, KvGeometry, LayerCache, Pre, SeqCache, Shape,
+    Tensor, Weight,
 };
 
 use super::state::{DraftState, DraftWorkspace};
@@ -166,7 +166,14 @@ impl Draft {
         let rows = block_rows(states, width);
         ws.choices.clear();
         let Tables { head, vocab, ids, .. } = &self.tables;
-        self.backend.choose(head, &ws.scratch.h, &rows, self.final_norm(), *vocab, &mut ws.choices)?;
+        self.backend.choose(
+            head,
+            &ws.scratch.h,
+            &rows,
+            self.final_norm(),
+            Among::first(*vocab),
+            &mut ws.choices,
+        )?;
         if let Some(ids) = ids {
             ws.choices.iter_mut().for_each(|choice| choice.id = ids[choice.id as usize]);
         }

@@ -7,7 +7,8 @@ mod load;
 use std::sync::Arc;
 
 use dflash_tensor::{
-    Backend, BackendError, Batch, Choice, KvCache, KvGeometry, LayerCache, Pre, SeqCache, Tensor, Weight,
+    Among, Backend, BackendError, Batch, Choice, KvCache, KvGeometry, LayerCache, Pre, SeqCache, Tensor,
+    Weight,
 };
 
 use crate::layer::DenseLayer;
@@ -73,7 +74,7 @@ impl Target for Llama {
     }
 
     fn choose(&self, ws: &Workspace, rows: &[usize], out: &mut Vec<Choice>) -> Result<(), BackendError> {
-        self.backend.choose(&self.head, &ws.h, rows, self.final_norm(), self.spec.vocab, out)
+        self.backend.choose(&self.head, &ws.h, rows, self.final_norm(), Among::first(self.spec.vocab), out)
     }
 
     fn logits(&self, ws: &Workspace, rows: &[usize], out: &mut Tensor) {

@@ -82,7 +82,7 @@ pub(super) fn attend(
     let mut k = tokens(backend, batch.ids(), k_cols, 2);
     let v = tokens(backend, batch.ids(), k_cols, 3);
     let mut out = backend.tensor(batch.rows() + 1, q_cols);
-    backend.attention(spec, 0, batch, caches, &mut q, &mut k, &v, &mut out);
+    backend.attention(spec, 0, batch, caches, &mut q, Some((&mut k, &v)), &mut out);
     assert_eq!(out.rows(), batch.rows(), "rows of the output");
     all(backend, &out)
 }

@@ -3,7 +3,7 @@
 use super::data::{Random, all, assert_bits, assert_close, filled};
 use super::decode::{FORMATS, Matrix};
 use super::linear::{inputs, product};
-use crate::{Backend, BackendError, Choice, Pre, Tail, Weight, argmax};
+use crate::{Among, Backend, BackendError, Choice, Pre, Tail, Weight, argmax};
 
 /// [`Backend::logits`] of some rows: right, and with the bits of [`Backend::linear`].
 ///
@@ -84,7 +84,7 @@ fn choices(
 ) -> Vec<Choice> {
     let marker = Choice { id: 7, logit: 7.0, logsumexp: 7.0 };
     let mut out = vec![marker];
-    backend.choose(weight, x, rows, pre, vocab, &mut out).expect("finite logits");
+    backend.choose(weight, x, rows, pre, Among::first(vocab), &mut out).expect("finite logits");
     assert_eq!(out.remove(0), marker, "choices are appended");
     assert_eq!(out.len(), rows.len(), "a choice for every row");
     out
@@ -136,12 +136,14 @@ fn not_a_number(backend: &dyn Backend) {
         logits[id] = f32::NAN;
         logits[700] = f32::NAN;
         let mut out = Vec::new();
-        let error = backend.choose(&fixed(backend, &logits), &x, &[0, 1], Pre::None, 701, &mut out);
+        let error =
+            backend.choose(&fixed(backend, &logits), &x, &[0, 1], Pre::None, Among::first(701), &mut out);
         let expected = BackendError::NotANumber { row: 0, id: id as u32 };
         assert_eq!(error, Err(expected), "NaN is an error");
     }
     let broken = filled(backend, 1, &[1.0, f32::NAN]);
     let mut out = Vec::new();
-    let error = backend.choose(&fixed(backend, &[1.0, 2.0]), &broken, &[0, 1], Pre::None, 2, &mut out);
+    let error =
+        backend.choose(&fixed(backend, &[1.0, 2.0]), &broken, &[0, 1], Pre::None, Among::first(2), &mut out);
     assert_eq!(error, Err(BackendError::NotANumber { row: 1, id: 0 }), "the row that is NaN");
 }

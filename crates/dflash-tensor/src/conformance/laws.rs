@@ -54,7 +54,9 @@ fn choice_law(backend: &dyn Backend, matrix: &Matrix, random: &mut Random) {
     let x = filled(backend, matrix.cols, &random.floats(16 * matrix.cols));
     let choose = |rows: &[usize]| {
         let mut out = Vec::new();
-        backend.choose(&weight, &x, rows, Pre::None, matrix.rows, &mut out).expect("finite logits");
+        backend
+            .choose(&weight, &x, rows, Pre::None, crate::Among::first(matrix.rows), &mut out)
+            .expect("finite logits");
         out
     };
     let all: Vec<usize> = (0..16).collect();

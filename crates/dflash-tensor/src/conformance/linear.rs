@@ -4,6 +4,7 @@ use std::slice::from_ref;
 
 use super::data::{Exact, Random, all, assert_close, filled, normalised, wide};
 use super::decode::{FORMATS, Matrix, is_quantised};
+use super::elementwise::activated;
 use crate::{Activation, Backend, BackendError, Format, Part, PartData, Pre, Tail, Tensor};
 
 /// Relative error of a sum in single precision.
@@ -37,13 +38,10 @@ pub(super) fn product(matrix: &Matrix, x: &[f64]) -> Vec<Exact> {
     (0..matrix.rows).map(output).collect()
 }
 
-fn silu(x: f64) -> f64 {
-    x / (1.0 + (-x).exp())
-}
-
-/// `silu(gate) * up`; the slope of silu stays below 1.1.
-fn gated(gate: Exact, up: Exact) -> Exact {
-    let (value, slope) = (silu(gate.value), 1.1 * gate.error + 1e-6 * silu(gate.value).abs());
+/// `act(gate) * up`; slopes of activations stay below 1.13.
+fn gated(activation: Activation, gate: Exact, up: Exact) -> Exact {
+    let value = activated(activation, gate.value);
+    let slope = 1.13 * gate.error + 1e-6 * value.abs() + 1e-7;
     let error = slope * up.value.abs() + value.abs() * up.error + slope * up.error + 1e-9;
     Exact { value: value * up.value, error }
 }
@@ -83,8 +81,9 @@ fn check(
                 let stored = |i: usize| f64::from(before[index][row * matrices[index].rows + i]);
                 match tail {
                     Tail::Store => product(index),
-                    Tail::Glu(Activation::Silu) => {
-                        product(0).into_iter().zip(product(1)).map(|(gate, up)| gated(gate, up)).collect()
+                    Tail::Glu(activation) => {
+                        let pairs = product(0).into_iter().zip(product(1));
+                        pairs.map(|(gate, up)| gated(activation, gate, up)).collect()
                     }
                     Tail::Add => {
                         let add = |(i, exact): (usize, Exact)| Exact {
@@ -115,7 +114,8 @@ pub fn linear(backend: &dyn Backend) {
                 check(backend, from_ref(&plain), rows, norm, Tail::Store, &mut random);
                 check(backend, from_ref(&decorated), rows, norm, Tail::Add, &mut random);
                 let pair = [decorated.clone(), plain.clone()];
-                check(backend, &pair, rows, norm, Tail::Glu(Activation::Silu), &mut random);
+                let activation = if norm { Activation::GeluTanh } else { Activation::Silu };
+                check(backend, &pair, rows, norm, Tail::Glu(activation), &mut random);
             }
         }
     }

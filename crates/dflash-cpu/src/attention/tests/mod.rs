@@ -116,7 +116,7 @@ fn step(
     };
     let (mut q, mut k) = (tensor(spec.heads, 1), tensor(spec.kv.heads, 2));
     let (v, mut out) = (tensor(spec.kv.heads, 3), tensor(spec.heads, 4));
-    attention::attend(backend, spec, 0, batch, caches, &mut q, &mut k, &v, &mut out);
+    attention::attend(backend, spec, 0, batch, caches, &mut q, Some((&mut k, &v)), &mut out);
     let bits = |row: &[f32]| row.iter().map(|x| x.to_bits()).collect();
     host::rows(&out).chunks(spec.heads * spec.kv.dim).map(bits).collect()
 }
