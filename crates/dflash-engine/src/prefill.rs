@@ -24,7 +24,7 @@ pub(crate) fn prefill(
         let chunk = &seq.ids[start..end];
         scratch.batch.clear();
         scratch.batch.push(chunk, start, Shape::Chain);
-        seq.cache.begin_verify(chunk.len());
+        seq.cache.begin_prefill(chunk.len());
         decoder.forward(scratch, &mut seq.cache, !seq.proposers.is_empty());
         seq.cache.accept_chain(chunk.len());
         observe(decoder, scratch, seq, 0..end - start, total - end);

@@ -4,7 +4,7 @@ use crate::gguf::Gguf;
 use crate::hf::HfDir;
 use crate::loader::LoadContext;
 use crate::text::GgufVocabulary;
-use crate::{ModelError, Target, llama};
+use crate::{ModelError, Target, llama, qwen2, qwen3};
 
 type Loaded = Result<Box<dyn Target>, ModelError>;
 
@@ -21,8 +21,7 @@ pub(crate) struct Family {
 }
 
 /// Every family there is.
-const FAMILIES: &[Family] =
-    &[Family { model_type: "llama", arch: "llama", hf: llama::from_hf, gguf: llama::from_gguf }];
+const FAMILIES: &[Family] = &[llama::FAMILY, qwen2::FAMILY, qwen3::FAMILY];
 
 /// `model_type` of every target family that can be loaded.
 pub fn supported_model_types() -> impl Iterator<Item = &'static str> {

@@ -7,7 +7,10 @@
 //! or named in a note.
 
 mod affine;
+mod attention;
 mod checkpoint;
+mod decoder;
+mod dense;
 #[cfg(test)]
 mod dequant;
 mod draft;
@@ -21,12 +24,18 @@ mod layer;
 mod llama;
 mod loader;
 mod map;
+mod mlp;
+mod moe;
+mod pass;
 mod quantization;
 mod quantizer;
+mod qwen2;
+mod qwen3;
 mod refuse;
 mod rope;
 mod safetensors;
 mod shards;
+mod stack;
 mod taps;
 mod target;
 mod text;

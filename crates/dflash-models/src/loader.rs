@@ -28,11 +28,31 @@ pub(crate) struct Loader<'a, 'b> {
     total: u64,
 }
 
+/// Whether linear layers have a bias.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BiasRule {
+    /// None has.
+    Never,
+    /// All have; a missing one is an error.
+    Always,
+    /// Those have whose bias is in the file.
+    IfPresent,
+}
+
+/// How a file stores the gain of a norm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NormRule {
+    /// As it is.
+    Plain,
+    /// Less one; the sum is taken in f32.
+    ZeroCentred,
+}
+
 /// One matrix of a weight to be packed.
 pub(crate) struct Wanted {
     /// Module path.
     pub(crate) module: String,
-    /// Output features.
+    /// Output features in the file.
     pub(crate) rows: usize,
     /// Input features.
     pub(crate) cols: usize,
@@ -46,6 +66,13 @@ impl Wanted {
     /// A matrix in file order without bias.
     pub(crate) fn new(module: impl Into<String>, rows: usize, cols: usize) -> Self {
         Self { module: module.into(), rows, cols, bias: None, order: None }
+    }
+
+    /// The outputs `order` of a matrix in file order, in that order.
+    pub(crate) fn rows_of(&self, order: Vec<u32>) -> Self {
+        let pick = |bias: &Vec<f32>| order.iter().map(|&row| bias[row as usize]).collect();
+        let bias = self.bias.as_ref().map(pick);
+        Self { module: self.module.clone(), rows: self.rows, cols: self.cols, bias, order: Some(order) }
     }
 }
 
@@ -91,6 +118,24 @@ impl<'a, 'b> Loader<'a, 'b> {
         self.context.notes.push(note);
     }
 
+    /// A matrix of the file with the bias that `rule` gives it.
+    pub(crate) fn wanted(
+        &mut self,
+        module: String,
+        rows: usize,
+        cols: usize,
+        rule: BiasRule,
+    ) -> Result<Wanted, ModelError> {
+        let name = format!("{module}.bias");
+        let has = match rule {
+            BiasRule::Never => false,
+            BiasRule::Always => true,
+            BiasRule::IfPresent => self.checkpoint.contains(&name),
+        };
+        let bias = if has { Some(self.floats(&name, rows)?) } else { None };
+        Ok(Wanted { bias, ..Wanted::new(module, rows, cols) })
+    }
+
     /// Packs the matrices that share an input into one weight.
     pub(crate) fn weight(&mut self, wanted: &[Wanted]) -> Result<Weight, ModelError> {
         let sources = wanted.iter().map(|wanted| self.source(wanted)).collect::<Result<Vec<_>, _>>()?;
@@ -121,6 +166,22 @@ impl<'a, 'b> Loader<'a, 'b> {
         Ok(weight)
     }
 
+    /// Packs matrices that share an input, as they stand, into one weight; `what` names them in errors.
+    pub(crate) fn pack_matrices(
+        &mut self,
+        what: &str,
+        matrices: &[Matrix<'_>],
+    ) -> Result<Weight, ModelError> {
+        let parts = matrices.iter().map(|matrix| matrix.part(None, None)).collect::<Vec<_>>();
+        let weight = self.context.backend.pack(&parts).map_err(|source| {
+            let path = self.checkpoint.path().to_owned();
+            ModelError::Pack { path, tensor: what.to_owned(), source }
+        })?;
+        self.context.packed += weight.bytes() as u64;
+        self.advance(weight.bytes() as u64);
+        Ok(weight)
+    }
+
     fn packed(&mut self, module: &str) {
         self.checkpoint.release(module);
         self.advance(self.checkpoint.module_bytes(module));
@@ -144,13 +205,21 @@ impl<'a, 'b> Loader<'a, 'b> {
         Ok(values)
     }
 
-    /// A gain vector as a tensor `[1, len]`.
-    pub(crate) fn gain(&mut self, name: &str, len: usize) -> Result<Tensor, ModelError> {
-        let values = self.floats(name, len)?;
-        let mut tensor = self.backend().tensor(1, len);
-        self.backend().write(&mut tensor, 0, &values);
-        self.context.packed += 4 * len as u64;
-        Ok(tensor)
+    /// The gain of a norm as a tensor `[1, len]`.
+    pub(crate) fn gain(&mut self, name: &str, len: usize, rule: NormRule) -> Result<Tensor, ModelError> {
+        let mut values = self.floats(name, len)?;
+        if rule == NormRule::ZeroCentred {
+            values.iter_mut().for_each(|value| *value += 1.0);
+        }
+        Ok(self.tensor(len, &values))
+    }
+
+    /// Numbers as a tensor of rows of `cols`.
+    pub(crate) fn tensor(&mut self, cols: usize, values: &[f32]) -> Tensor {
+        let mut tensor = self.backend().tensor(values.len() / cols, cols);
+        self.backend().write(&mut tensor, 0, values);
+        self.context.packed += 4 * values.len() as u64;
+        tensor
     }
 
     /// Checks that the checkpoint holds nothing else, notes what could not be quantised and reports all

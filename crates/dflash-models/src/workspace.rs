@@ -2,51 +2,22 @@ use std::sync::Arc;
 
 use dflash_tensor::{Backend, Tensor};
 
-/// Scratch of a dense decoder, reused from step to step; it grows when a pass has more rows than ever before.
+/// Scratch of a forward pass, reused from step to step; it grows when a pass has more rows than ever before.
 ///
 /// After a forward pass it holds the last layer's output of every row until the next one begins.
 pub struct Workspace {
     backend: Arc<dyn Backend>,
     /// Residual stream `[rows, hidden]`.
     pub(crate) h: Tensor,
-    /// Queries `[rows, heads * dim]`.
-    pub(crate) q: Tensor,
-    /// Keys `[rows, kv heads * dim]`.
-    pub(crate) k: Tensor,
-    /// Values `[rows, kv heads * dim]`.
-    pub(crate) v: Tensor,
-    /// Output of attention `[rows, heads * dim]`.
-    pub(crate) mixed: Tensor,
-    /// Gated activations `[rows, ffn]`.
-    pub(crate) act: Tensor,
-}
-
-/// Columns of the scratch tensors.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Widths {
-    pub(crate) hidden: usize,
-    pub(crate) q: usize,
-    pub(crate) kv: usize,
-    pub(crate) ffn: usize,
+    /// Tensors that nobody uses now.
+    free: Vec<Tensor>,
 }
 
 impl Workspace {
-    /// With room for one row.
-    pub(crate) fn new(backend: Arc<dyn Backend>, widths: Widths) -> Self {
-        let tensor = |cols| backend.tensor(1, cols);
-        let Widths { hidden, q, kv, ffn } = widths;
-        let [h, k, v] = [hidden, kv, kv].map(tensor);
-        let [q, mixed, act] = [q, q, ffn].map(tensor);
-        Self { h, q, k, v, mixed, act, backend }
-    }
-
-    /// Makes room for `rows` rows now, so that a later pass does not allocate. Contents are lost when it grows.
-    pub fn reserve(&mut self, rows: usize) {
-        if rows <= self.h.capacity() {
-            return;
-        }
-        let Self { backend, h, q, k, v, mixed, act } = self;
-        [h, q, k, v, mixed, act].into_iter().for_each(|tensor| grow(backend.as_ref(), tensor, rows));
+    /// For a residual stream of width `hidden`, with room for one row.
+    pub(crate) fn new(backend: Arc<dyn Backend>, hidden: usize) -> Self {
+        let h = backend.tensor(1, hidden);
+        Self { h, free: Vec::new(), backend }
     }
 
     /// Rows of the last pass.
@@ -54,11 +25,23 @@ impl Workspace {
         self.h.rows()
     }
 
-    /// Sets all tensors to `rows` rows.
+    /// Sets the residual stream to `rows` rows.
     pub(crate) fn begin(&mut self, rows: usize) {
-        self.reserve(rows);
-        let Self { h, q, k, v, mixed, act, .. } = self;
-        [h, q, k, v, mixed, act].into_iter().for_each(|tensor| tensor.set_rows(rows));
+        grow(self.backend.as_ref(), &mut self.h, rows);
+    }
+
+    /// A tensor of `cols` columns with as many rows as the pass; it holds leftovers.
+    pub(crate) fn take(&mut self, cols: usize) -> Tensor {
+        let found = self.free.iter().position(|tensor| tensor.cols() == cols);
+        let mut tensor =
+            found.map_or_else(|| self.backend.tensor(1, cols), |index| self.free.swap_remove(index));
+        grow(self.backend.as_ref(), &mut tensor, self.h.rows());
+        tensor
+    }
+
+    /// Gives tensors back that were taken.
+    pub(crate) fn put<const N: usize>(&mut self, tensors: [Tensor; N]) {
+        self.free.extend(tensors);
     }
 }
 

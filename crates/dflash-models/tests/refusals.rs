@@ -163,7 +163,7 @@ fn every_tensor_is_used_or_named() {
     let error = refused_with(|config| config["num_hidden_layers"] = json!(1));
     assert!(matches!(&error, ModelError::UnusedTensors { names, .. } if names.len() == 9), "{error}");
     let error = refused_with(|config| config["num_hidden_layers"] = json!(3));
-    assert_says(&error, &["model.layers.2.input_layernorm.weight", "missing"]);
+    assert_says(&error, &["model.layers.2.self_attn.q_proj.weight", "missing"]);
     let error = refused_with(|config| config["intermediate_size"] = json!(66));
     assert_says(&error, &["model.layers.0.mlp.gate_proj.weight", "[64, 32]", "[66, 32]"]);
     let error = refused_with(|config| config["attention_bias"] = json!(true));

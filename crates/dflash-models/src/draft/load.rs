@@ -1,17 +1,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use dflash_tensor::{Keep, Mask, Rope, Weight};
+use dflash_tensor::{Activation, Keep, Mask, Rope, Weight};
 
 use super::body::{Body, LayerKind};
 use super::check::{fits, refuse_variants};
 use super::config::{DraftConfig, refuse_files};
 use super::model::{Draft, DraftOptions, DraftSpec};
 use super::tables::Tables;
+use crate::attention::{Attention, AttentionShape};
 use crate::hf::HfDir;
-use crate::layer::{BiasRule, DenseLayer, LayerShape};
-use crate::loader::{LoadContext, Loader, Wanted};
-use crate::workspace::Widths;
+use crate::layer::{FeedForward, Layer, Mixer};
+use crate::loader::{BiasRule, LoadContext, Loader, NormRule, Wanted};
+use crate::mlp::{Mlp, MlpShape};
 use crate::{DraftQuant, ModelError, Target};
 
 impl Draft {
@@ -71,17 +72,17 @@ fn build(
     note_default_taps(&mut loader, config, &taps);
     let keep = keep(&config.body, options);
     let fuse = fuse(&mut loader, config, taps.len() * target.spec().hidden)?;
-    let context_norm = loader.gain("hidden_norm.weight", config.body.hidden)?;
+    let context_norm = loader.gain("hidden_norm.weight", config.body.hidden, NormRule::Plain)?;
     let positions = target.spec().context + config.block;
     let layers = layers(&mut loader, &config.body, keep, positions)?;
-    let norm = loader.gain("norm.weight", config.body.hidden)?;
+    let norm = loader.gain("norm.weight", config.body.hidden, NormRule::Plain)?;
     let tables = Tables::load(&mut loader, config, target)?;
     loader.finish()?;
     let spec = spec(config, taps, keep, tables.vocab);
     Ok(Draft {
         backend: Arc::clone(target.backend()),
         spec,
-        widths: widths(&config.body),
+        hidden: config.body.hidden,
         kv: config.body.kv,
         fuse,
         context_norm,
@@ -113,29 +114,37 @@ fn layers(
     body: &Body,
     keep: Option<Keep>,
     positions: usize,
-) -> Result<Vec<DenseLayer>, ModelError> {
+) -> Result<Vec<Layer>, ModelError> {
     let rope = Arc::new(Rope::new(body.kv.dim, body.rope.base, &body.rope.scaling, positions));
-    let shape = shape(body);
+    let (attention, mlp, norms) = (attention(body), mlp(body), (body.hidden, body.eps, NormRule::Plain));
     let layer = |(i, kind): (usize, &LayerKind)| {
         let mask = Mask { causal: kind.causal, window: kind.window, keep };
-        DenseLayer::load(loader, &format!("layers.{i}"), &shape, &rope, mask)
+        let prefix = format!("layers.{i}");
+        let mixer = Attention::load_split(loader, &format!("{prefix}.self_attn"), &attention, &rope, mask)?;
+        let ffn = Mlp::load(loader, &format!("{prefix}.mlp"), &mlp)?;
+        Layer::load(loader, &prefix, norms, Mixer::Attention(mixer), FeedForward::Dense(ffn))
     };
     body.layers.iter().enumerate().map(layer).collect()
 }
 
-fn shape(body: &Body) -> LayerShape {
-    LayerShape {
+fn attention(body: &Body) -> AttentionShape {
+    let bias = if body.attention_bias { BiasRule::Always } else { BiasRule::Never };
+    AttentionShape {
         hidden: body.hidden,
-        ffn: body.ffn,
         heads: body.heads,
         kv: body.kv,
+        scale: (body.kv.dim as f32).powf(-0.5),
         eps: body.eps,
-        attention_bias: if body.attention_bias { BiasRule::Always } else { BiasRule::Never },
-        mlp_bias: BiasRule::Never,
-        head_norms: true,
+        qkv_bias: bias,
+        output_bias: bias,
+        head_norms: Some(NormRule::Plain),
+        output_gate: false,
         interleaved: false,
-        split: true,
     }
+}
+
+fn mlp(body: &Body) -> MlpShape {
+    MlpShape { hidden: body.hidden, ffn: body.ffn, activation: Activation::Silu, bias: BiasRule::Never }
 }
 
 fn spec(config: &DraftConfig, taps: Vec<usize>, keep: Option<Keep>, vocab: usize) -> DraftSpec {
@@ -148,14 +157,5 @@ fn spec(config: &DraftConfig, taps: Vec<usize>, keep: Option<Keep>, vocab: usize
         keep,
         weight_bytes: 0,
         notes: Vec::new(),
-    }
-}
-
-fn widths(body: &Body) -> Widths {
-    Widths {
-        hidden: body.hidden,
-        q: body.heads * body.kv.dim,
-        kv: body.kv.heads * body.kv.dim,
-        ffn: body.ffn,
     }
 }

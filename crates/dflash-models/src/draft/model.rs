@@ -8,8 +8,9 @@ use dflash_tensor::{
 use super::state::{DraftState, DraftWorkspace};
 use super::tables::Tables;
 use crate::DraftQuant;
-use crate::layer::DenseLayer;
-use crate::workspace::{Widths, Workspace, grow};
+use crate::layer::Layer;
+use crate::pass::Pass;
+use crate::workspace::{Workspace, grow};
 
 /// How a draft is loaded and what of the context it keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,12 +54,12 @@ pub struct DraftSpec {
 pub struct Draft {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) spec: DraftSpec,
-    pub(super) widths: Widths,
+    pub(super) hidden: usize,
     pub(super) kv: KvGeometry,
     /// `[hidden, taps * target hidden]`.
     pub(super) fuse: Weight,
     pub(super) context_norm: Tensor,
-    pub(super) layers: Vec<DenseLayer>,
+    pub(super) layers: Vec<Layer>,
     pub(super) norm: Tensor,
     pub(super) eps: f32,
     pub(super) tables: Tables,
@@ -79,8 +80,8 @@ impl Draft {
 
     /// Scratch for all calls, one per thread of work.
     pub fn workspace(&self) -> DraftWorkspace {
-        let scratch = Workspace::new(Arc::clone(&self.backend), self.widths);
-        DraftWorkspace::new(self.backend.as_ref(), scratch, self.fuse.cols(), self.widths)
+        let scratch = Workspace::new(Arc::clone(&self.backend), self.hidden);
+        DraftWorkspace::new(self.backend.as_ref(), scratch, self.fuse.cols(), self.hidden)
     }
 
     /// One pass over the block `[staged, mask, ...]` of `width` positions for every sequence. `out[i]` takes
@@ -151,9 +152,8 @@ impl Draft {
         let mut caches = states.iter_mut().map(|state| &mut state.cache).collect::<Vec<_>>();
         ws.scratch.begin(ws.batch.rows());
         backend.embed(&self.tables.embedding, ws.batch.ids(), 1.0, &mut ws.scratch.h);
-        for (index, layer) in self.layers.iter().enumerate() {
-            layer.forward(backend, index, &ws.batch, &mut caches, &mut ws.scratch);
-        }
+        let mut pass = Pass { backend, batch: &ws.batch, caches: &mut caches, ws: &mut ws.scratch };
+        self.layers.iter().enumerate().for_each(|(index, layer)| layer.forward(&mut pass, index));
     }
 
     fn choose(

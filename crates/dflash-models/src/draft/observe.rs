@@ -4,6 +4,8 @@ use dflash_tensor::{Keep, Pre, Shape, Tail, Tensor};
 
 use super::model::Draft;
 use super::state::{DraftState, DraftWorkspace, PENDING_ROWS};
+use crate::layer::Mixer;
+use crate::pass::Pass;
 use crate::workspace::grow;
 
 impl Draft {
@@ -75,12 +77,14 @@ impl Draft {
             ws.ids.clear();
             ws.ids.resize(count, self.spec.mask_id);
             ws.batch.push(&ws.ids, state.cache.len(), Shape::Chain);
-            state.cache.begin_verify(count);
+            state.cache.begin_prefill(count);
         }
         let mut caches = states.iter_mut().map(|state| &mut state.cache).collect::<Vec<_>>();
+        ws.scratch.begin(ws.context.rows());
+        let mut pass = Pass { backend, batch: &ws.batch, caches: &mut caches, ws: &mut ws.scratch };
         for (index, layer) in self.layers.iter().enumerate() {
-            let kv = [&mut ws.k, &mut ws.v];
-            layer.append(backend, index, &ws.batch, &mut caches, &ws.context, kv);
+            let Mixer::Attention(attention) = layer.mixer() else { unreachable!("drafts have attention") };
+            attention.append(&mut pass, index, &ws.context);
         }
         caches.iter_mut().zip(counts).for_each(|(cache, &count)| cache.accept_chain(count));
     }
@@ -89,8 +93,7 @@ impl Draft {
     fn fuse(&self, ws: &mut DraftWorkspace) {
         let backend = self.backend.as_ref();
         let rows = ws.features.rows();
-        let DraftWorkspace { fused, context, k, v, .. } = ws;
-        [&mut *fused, &mut *context, k, v].into_iter().for_each(|tensor| grow(backend, tensor, rows));
+        [&mut ws.fused, &mut ws.context].into_iter().for_each(|tensor| grow(backend, tensor, rows));
         backend.linear(&self.fuse, &ws.features, Pre::None, Tail::Store, &mut [&mut ws.fused]);
         backend.rms_norm(&ws.fused, &self.context_norm, self.eps, &mut ws.context);
     }
@@ -106,7 +109,7 @@ fn hidden(keep: Option<Keep>, new: Range<usize>, next: usize) -> Range<usize> {
 
 /// Moves the length over positions that are never read.
 fn skip(state: &mut DraftState, rows: usize) {
-    state.cache.begin_verify(rows);
+    state.cache.begin_prefill(rows);
     state.cache.accept_chain(rows);
 }
 

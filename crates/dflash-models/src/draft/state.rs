@@ -1,6 +1,6 @@
 use dflash_tensor::{Backend, Batch, Choice, SeqCache, Tensor};
 
-use crate::workspace::{Widths, Workspace};
+use crate::workspace::Workspace;
 
 /// Feature rows that wait for the next draft at most.
 pub(super) const PENDING_ROWS: usize = 32;
@@ -44,24 +44,19 @@ pub struct DraftWorkspace {
     /// Fused features, before and after their norm.
     pub(super) fused: Tensor,
     pub(super) context: Tensor,
-    /// Keys and values of the context rows.
-    pub(super) k: Tensor,
-    pub(super) v: Tensor,
     pub(super) batch: Batch,
     pub(super) ids: Vec<u32>,
     pub(super) choices: Vec<Choice>,
 }
 
 impl DraftWorkspace {
-    pub(super) fn new(backend: &dyn Backend, scratch: Workspace, features: usize, widths: Widths) -> Self {
+    pub(super) fn new(backend: &dyn Backend, scratch: Workspace, features: usize, hidden: usize) -> Self {
         let tensor = |cols| backend.tensor(1, cols);
         Self {
             scratch,
             features: tensor(features),
-            fused: tensor(widths.hidden),
-            context: tensor(widths.hidden),
-            k: tensor(widths.kv),
-            v: tensor(widths.kv),
+            fused: tensor(hidden),
+            context: tensor(hidden),
             batch: Batch::new(),
             ids: Vec::new(),
             choices: Vec::new(),

@@ -1,62 +1,23 @@
 use std::sync::Arc;
 
-use dflash_tensor::{Mask, Rope};
+use dflash_tensor::Rope;
 
-use super::Llama;
-use super::config::LlamaConfig;
-use super::gguf::canonical;
+use super::{Decoder, DecoderConfig, FfnPlan, LayerPlan, MixerPlan};
+use crate::attention::Attention;
 use crate::checkpoint::Checkpoint;
-use crate::gguf::Gguf;
-use crate::hf::HfDir;
-use crate::layer::{DenseLayer, LayerShape};
+use crate::layer::{FeedForward, Layer, Mixer};
 use crate::loader::{LoadContext, Loader};
-use crate::text::GgufVocabulary;
-use crate::workspace::Widths;
+use crate::mlp::Mlp;
+use crate::moe::Moe;
 use crate::{ModelError, Target, TargetSpec};
 
 const EMBEDDING: &str = "model.embed_tokens";
 const HEAD: &str = "lm_head";
-const ROPE_FREQS: &str = "rope_freqs.weight";
 
-/// From a directory in HF layout.
-pub(crate) fn from_hf(dir: &HfDir, context: &mut LoadContext<'_>) -> Result<Box<dyn Target>, ModelError> {
-    let config = LlamaConfig::from_json(&dir.config.keys()?, &mut context.notes)?;
-    let stop_ids = dir.stop_ids()?;
-    load(&dir.checkpoint()?, config, stop_ids, context)
-}
-
-/// From a GGUF file.
-pub(crate) fn from_gguf(
-    gguf: Gguf,
-    vocabulary: &GgufVocabulary,
-    context: &mut LoadContext<'_>,
-) -> Result<Box<dyn Target>, ModelError> {
-    let metadata = gguf.metadata.clone();
-    let checkpoint = Checkpoint::from_gguf(gguf, canonical)?;
-    let config = LlamaConfig::from_gguf(
-        &metadata,
-        vocabulary.tokens.len(),
-        |dim| factors(&checkpoint, dim),
-        &mut context.notes,
-    )?;
-    load(&checkpoint, config, vocabulary.stop_ids(), context)
-}
-
-/// Divisors of the rotary frequencies, one per pair of a head.
-fn factors(checkpoint: &Checkpoint, dim: usize) -> Result<Option<Vec<f32>>, ModelError> {
-    if !checkpoint.contains(ROPE_FREQS) {
-        return Ok(None);
-    }
-    let factors = checkpoint.floats(ROPE_FREQS, dim / 2)?;
-    if factors.iter().any(|factor| !(factor.is_finite() && *factor > 0.0)) {
-        return Err(checkpoint.bad_tensor(ROPE_FREQS, "divisors that are not positive"));
-    }
-    Ok(Some(factors))
-}
-
-fn load(
+/// Reads the tensors of a decoder, whose names are those of the HF layout of a Llama.
+pub(crate) fn load(
     checkpoint: &Checkpoint,
-    config: LlamaConfig,
+    config: DecoderConfig,
     stop_ids: Vec<u32>,
     context: &mut LoadContext<'_>,
 ) -> Result<Box<dyn Target>, ModelError> {
@@ -66,62 +27,64 @@ fn load(
     let tied = tied(&config, &mut loader)?;
     let embedding = loader.table(EMBEDDING, table_rows(&config, checkpoint, EMBEDDING)?, config.hidden)?;
     let layers = layers(&config, &mut loader)?;
-    let norm = loader.gain("model.norm.weight", config.hidden)?;
+    let norm = loader.gain("model.norm.weight", config.hidden, config.norms)?;
     let head = match tied {
         true => Arc::clone(&embedding),
         false => loader.table(HEAD, table_rows(&config, checkpoint, HEAD)?, config.hidden)?,
     };
     loader.finish()?;
-    let (spec, widths) = (spec(&config, stop_ids), widths(&config));
-    Ok(Box::new(Llama {
-        backend,
-        spec,
-        widths,
-        kv: config.kv,
-        embedding,
-        layers,
-        norm,
-        eps: config.eps,
-        head,
-    }))
+    let (spec, eps) = (spec(&config, stop_ids), config.eps);
+    Ok(Box::new(Decoder { backend, spec, embedding, layers, norm, eps, head }))
 }
 
-fn spec(config: &LlamaConfig, stop_ids: Vec<u32>) -> TargetSpec {
+fn spec(config: &DecoderConfig, stop_ids: Vec<u32>) -> TargetSpec {
     TargetSpec {
-        family: "llama",
+        family: config.family,
         hidden: config.hidden,
-        layers: config.layers,
+        layers: config.layers.len(),
         vocab: config.vocab,
         context: config.context,
         stop_ids,
     }
 }
 
-fn widths(config: &LlamaConfig) -> Widths {
-    let (q, kv) = (config.heads * config.kv.dim, config.kv.heads * config.kv.dim);
-    Widths { hidden: config.hidden, q, kv, ffn: config.ffn }
+fn layers(config: &DecoderConfig, loader: &mut Loader<'_, '_>) -> Result<Vec<Layer>, ModelError> {
+    let rope = Rope::new(config.rotary, config.rope.base, &config.rope.scaling, config.context);
+    let (rope, norms) = (Arc::new(rope), (config.hidden, config.eps, config.norms));
+    let layer = |(i, plan): (usize, &LayerPlan)| {
+        let prefix = format!("model.layers.{i}");
+        let mixer = mixer(config, plan, loader, &prefix, &rope)?;
+        let ffn = ffn(plan, loader, &prefix)?;
+        Layer::load(loader, &prefix, norms, mixer, ffn)
+    };
+    config.layers.iter().enumerate().map(layer).collect()
 }
 
-fn layers(config: &LlamaConfig, loader: &mut Loader<'_, '_>) -> Result<Vec<DenseLayer>, ModelError> {
-    let rope = Arc::new(Rope::new(config.kv.dim, config.rope.base, &config.rope.scaling, config.context));
-    let shape = LayerShape {
-        hidden: config.hidden,
-        ffn: config.ffn,
-        heads: config.heads,
-        kv: config.kv,
-        eps: config.eps,
-        attention_bias: config.attention_bias,
-        mlp_bias: config.mlp_bias,
-        head_norms: false,
-        interleaved: config.interleaved,
-        split: false,
-    };
-    let layer = |i| DenseLayer::load(loader, &format!("model.layers.{i}"), &shape, &rope, Mask::CAUSAL);
-    (0..config.layers).map(layer).collect()
+fn mixer(
+    config: &DecoderConfig,
+    plan: &LayerPlan,
+    loader: &mut Loader<'_, '_>,
+    prefix: &str,
+    rope: &Arc<Rope>,
+) -> Result<Mixer, ModelError> {
+    Ok(match plan.mixer {
+        MixerPlan::Attention(mask) => {
+            let prefix = format!("{prefix}.self_attn");
+            Mixer::Attention(Attention::load(loader, &prefix, &config.attention, rope, mask)?)
+        }
+    })
+}
+
+fn ffn(plan: &LayerPlan, loader: &mut Loader<'_, '_>, prefix: &str) -> Result<FeedForward, ModelError> {
+    let prefix = format!("{prefix}.mlp");
+    Ok(match &plan.ffn {
+        FfnPlan::Dense(shape) => FeedForward::Dense(Mlp::load(loader, &prefix, shape)?),
+        FfnPlan::Sparse(shape) => FeedForward::Sparse(Moe::load(loader, &prefix, shape)?),
+    })
 }
 
 /// Rows of a table, which may have padding beyond the valid ids.
-fn table_rows(config: &LlamaConfig, checkpoint: &Checkpoint, module: &str) -> Result<usize, ModelError> {
+fn table_rows(config: &DecoderConfig, checkpoint: &Checkpoint, module: &str) -> Result<usize, ModelError> {
     let name = format!("{module}.weight");
     let rows = checkpoint.shape(&name).and_then(|shape| shape.first().copied());
     // A missing tensor is reported when it is taken.
@@ -134,7 +97,7 @@ fn table_rows(config: &LlamaConfig, checkpoint: &Checkpoint, module: &str) -> Re
 }
 
 /// Whether embedding and head are one table.
-fn tied(config: &LlamaConfig, loader: &mut Loader<'_, '_>) -> Result<bool, ModelError> {
+fn tied(config: &DecoderConfig, loader: &mut Loader<'_, '_>) -> Result<bool, ModelError> {
     let checkpoint = loader.checkpoint();
     let error = |what| Err(ModelError::Tie { path: checkpoint.path().to_owned(), what });
     match (config.tied, checkpoint.contains("lm_head.weight")) {

@@ -1,42 +1,39 @@
-//! The Llama family: the dense decoder that other families are told apart from.
+//! The decoder that most families are: an embedding, pre-norm layers, a norm and a head.
 
 mod config;
-mod gguf;
 mod load;
 
 use std::sync::Arc;
 
 use dflash_tensor::{
-    Among, Backend, BackendError, Batch, Choice, KvCache, KvGeometry, LayerCache, Pre, SeqCache, Tensor,
-    Weight,
+    Among, Backend, BackendError, Batch, Choice, KvCache, LayerCache, Pre, SeqCache, Tensor, Weight,
 };
 
-use crate::layer::DenseLayer;
-use crate::workspace::Widths;
+use crate::layer::{Layer, Mixer};
+use crate::pass::Pass;
 use crate::{Taps, Target, TargetSpec, Workspace};
 
-pub(crate) use load::{from_gguf, from_hf};
+pub(crate) use config::{DecoderConfig, FfnPlan, LayerPlan, MixerPlan};
+pub(crate) use load::load;
 
-/// A loaded Llama.
-pub(crate) struct Llama {
+/// A loaded decoder.
+pub(crate) struct Decoder {
     backend: Arc<dyn Backend>,
     spec: TargetSpec,
-    widths: Widths,
-    kv: KvGeometry,
     embedding: Arc<Weight>,
-    layers: Vec<DenseLayer>,
+    layers: Vec<Layer>,
     norm: Tensor,
     eps: f32,
     head: Arc<Weight>,
 }
 
-impl Llama {
+impl Decoder {
     fn final_norm(&self) -> Pre<'_> {
         Pre::RmsNorm { weight: &self.norm, eps: self.eps }
     }
 }
 
-impl Target for Llama {
+impl Target for Decoder {
     fn spec(&self) -> &TargetSpec {
         &self.spec
     }
@@ -47,12 +44,16 @@ impl Target for Llama {
     }
 
     fn new_cache(&self) -> SeqCache {
-        let layer = |_| LayerCache::Kv(KvCache::new(self.kv, None));
-        SeqCache::new((0..self.layers.len()).map(layer).collect())
+        let layer = |layer: &Layer| match layer.mixer() {
+            Mixer::Attention(attention) => {
+                LayerCache::Kv(KvCache::new(attention.geometry(), attention.keep()))
+            }
+        };
+        SeqCache::new(self.layers.iter().map(layer).collect())
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::new(Arc::clone(&self.backend), self.widths)
+        Workspace::new(Arc::clone(&self.backend), self.spec.hidden)
     }
 
     fn forward(
@@ -66,9 +67,10 @@ impl Target for Llama {
         ws.begin(batch.rows());
         taps.iter_mut().for_each(|taps| taps.begin(batch.rows()));
         backend.embed(&self.embedding, batch.ids(), 1.0, &mut ws.h);
+        let mut pass = Pass { backend, batch, caches, ws };
         for (index, layer) in self.layers.iter().enumerate() {
-            layer.forward(backend, index, batch, caches, ws);
-            taps.iter_mut().for_each(|taps| taps.store(index, &ws.h));
+            layer.forward(&mut pass, index);
+            taps.iter_mut().for_each(|taps| taps.store(index, &pass.ws.h));
         }
         taps.iter().for_each(|taps| taps.end());
     }

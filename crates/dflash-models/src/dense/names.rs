@@ -1,4 +1,4 @@
-/// The HF name of a tensor of a Llama GGUF; unknown names stay as they are and end up unused.
+/// The HF name of a tensor of a dense decoder's GGUF; unknown names stay as they are and end up unused.
 pub(super) fn canonical(name: &str) -> String {
     let known = match name {
         "token_embd.weight" => Some("model.embed_tokens.weight".into()),
@@ -19,6 +19,8 @@ fn in_layer(name: &str) -> Option<String> {
         "attn_k" => "self_attn.k_proj",
         "attn_v" => "self_attn.v_proj",
         "attn_output" => "self_attn.o_proj",
+        "attn_q_norm" => "self_attn.q_norm",
+        "attn_k_norm" => "self_attn.k_norm",
         "ffn_gate" => "mlp.gate_proj",
         "ffn_up" => "mlp.up_proj",
         "ffn_down" => "mlp.down_proj",

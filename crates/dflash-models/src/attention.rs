@@ -1,0 +1,218 @@
+use std::sync::Arc;
+
+use dflash_tensor::{
+    Activation, AttentionSpec, HeadNorm, Keep, KvGeometry, Mask, Pre, Rope, Tail, Tensor, Weight,
+};
+
+use crate::ModelError;
+use crate::loader::{BiasRule, Loader, NormRule, Wanted};
+use crate::pass::{Pass, Sink};
+
+/// Sizes and habits of grouped-query attention.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct AttentionShape {
+    pub(crate) hidden: usize,
+    pub(crate) heads: usize,
+    pub(crate) kv: KvGeometry,
+    /// Multiplies q·k.
+    pub(crate) scale: f32,
+    pub(crate) eps: f32,
+    /// Biases of q, k and v.
+    pub(crate) qkv_bias: BiasRule,
+    pub(crate) output_bias: BiasRule,
+    /// Norms of every query and key head.
+    pub(crate) head_norms: Option<NormRule>,
+    /// A gate stands behind the query of every head; its sigmoid multiplies the head's output.
+    pub(crate) output_gate: bool,
+    /// Rows of q and k stand interleaved in the file.
+    pub(crate) interleaved: bool,
+}
+
+/// Grouped-query attention between its projections.
+pub(crate) struct Attention {
+    projections: Projections,
+    spec: AttentionSpec,
+    output: Weight,
+}
+
+enum Projections {
+    Fused(Weight),
+    /// Queries, gates, keys, values.
+    Gated(Weight),
+    /// q is packed apart from k and v, because some rows need only these.
+    Split {
+        q: Weight,
+        kv: Weight,
+    },
+}
+
+impl Attention {
+    /// Reads the attention whose tensors begin with `prefix` (without the dot).
+    pub(crate) fn load(
+        loader: &mut Loader<'_, '_>,
+        prefix: &str,
+        shape: &AttentionShape,
+        rope: &Arc<Rope>,
+        mask: Mask,
+    ) -> Result<Self, ModelError> {
+        let qkv = shape.qkv(loader, prefix)?;
+        let projections = match shape.output_gate {
+            true => Projections::Gated(loader.weight(&with_gate(qkv, shape))?),
+            false => Projections::Fused(loader.weight(&qkv)?),
+        };
+        Self::around(projections, loader, prefix, shape, rope, mask)
+    }
+
+    /// As [`Attention::load`], with keys and values that can be appended alone.
+    pub(crate) fn load_split(
+        loader: &mut Loader<'_, '_>,
+        prefix: &str,
+        shape: &AttentionShape,
+        rope: &Arc<Rope>,
+        mask: Mask,
+    ) -> Result<Self, ModelError> {
+        let [q, k, v] = shape.qkv(loader, prefix)?;
+        let projections = Projections::Split { q: loader.weight(&[q])?, kv: loader.weight(&[k, v])? };
+        Self::around(projections, loader, prefix, shape, rope, mask)
+    }
+
+    fn around(
+        projections: Projections,
+        loader: &mut Loader<'_, '_>,
+        prefix: &str,
+        shape: &AttentionShape,
+        rope: &Arc<Rope>,
+        mask: Mask,
+    ) -> Result<Self, ModelError> {
+        let spec = AttentionSpec {
+            heads: shape.heads,
+            kv: shape.kv,
+            scale: shape.scale,
+            softcap: None,
+            q_norm: shape.head_norm(loader, &format!("{prefix}.q_norm.weight"))?,
+            k_norm: shape.head_norm(loader, &format!("{prefix}.k_norm.weight"))?,
+            rope: Arc::clone(rope),
+            mask,
+        };
+        Ok(Self { projections, spec, output: shape.output(loader, prefix)? })
+    }
+
+    /// Keys and values of a layer.
+    pub(crate) fn geometry(&self) -> KvGeometry {
+        self.spec.kv
+    }
+
+    /// Committed positions that later rows can still see.
+    pub(crate) fn keep(&self) -> Option<Keep> {
+        self.spec.mask.window.map(|window| Keep { sink: 0, tail: window })
+    }
+
+    /// Attention of `pre` of the residual stream, on layer `layer` of the caches.
+    pub(crate) fn forward(&self, pass: &mut Pass<'_, '_>, layer: usize, pre: Pre<'_>, sink: Sink<'_>) {
+        let (mut q, gate, mut k, v) = self.projections.run(pass, pre);
+        let mut mixed = pass.ws.take(q.cols());
+        let kv = Some((&mut k, &v));
+        pass.backend.attention(&self.spec, layer, pass.batch, pass.caches, &mut q, kv, &mut mixed);
+        if let Some(gate) = gate {
+            pass.backend.gate(Activation::Sigmoid, &gate, &mut mixed);
+            pass.ws.put([gate]);
+        }
+        pass.output(&self.output, &mixed, sink);
+        pass.ws.put([q, k, v, mixed]);
+    }
+
+    /// Appends keys and values of `x` as they are, without input norm, to the caches.
+    pub(crate) fn append(&self, pass: &mut Pass<'_, '_>, layer: usize, x: &Tensor) {
+        let Projections::Split { kv, .. } = &self.projections else {
+            unreachable!("a layer that appends alone has its keys and values packed apart");
+        };
+        let [mut k, mut v] = [0, 1].map(|part| pass.ws.take(kv.parts()[part].rows));
+        pass.backend.linear(kv, x, Pre::None, Tail::Store, &mut [&mut k, &mut v]);
+        pass.backend.append(&self.spec, layer, pass.batch, pass.caches, &mut k, &v);
+        pass.ws.put([k, v]);
+    }
+}
+
+impl Projections {
+    /// Queries, gates of the outputs, keys, values.
+    fn run(&self, pass: &mut Pass<'_, '_>, pre: Pre<'_>) -> (Tensor, Option<Tensor>, Tensor, Tensor) {
+        match self {
+            Self::Fused(qkv) => {
+                let [q, k, v] = pass.project(qkv, pre);
+                (q, None, k, v)
+            }
+            Self::Gated(weight) => {
+                let [q, gate, k, v] = pass.project(weight, pre);
+                (q, Some(gate), k, v)
+            }
+            Self::Split { q, kv } => {
+                let [q] = pass.project(q, pre);
+                let [k, v] = pass.project(kv, pre);
+                (q, None, k, v)
+            }
+        }
+    }
+}
+
+impl AttentionShape {
+    fn qkv(&self, loader: &mut Loader<'_, '_>, prefix: &str) -> Result<[Wanted; 3], ModelError> {
+        let mut matrix = |name: &str, heads: usize, rotated: bool| {
+            let (module, rows) = (format!("{prefix}.{name}"), heads * self.kv.dim);
+            let mut wanted = loader.wanted(module, rows, self.hidden, self.qkv_bias)?;
+            if self.interleaved && rotated {
+                deinterleave(&mut wanted, self.kv.dim);
+            }
+            Ok(wanted)
+        };
+        let queries = self.heads * (1 + usize::from(self.output_gate));
+        Ok([
+            matrix("q_proj", queries, true)?,
+            matrix("k_proj", self.kv.heads, true)?,
+            matrix("v_proj", self.kv.heads, false)?,
+        ])
+    }
+
+    fn head_norm(&self, loader: &mut Loader<'_, '_>, name: &str) -> Result<Option<HeadNorm>, ModelError> {
+        let load = |rule| {
+            let weight = loader.gain(name, self.kv.dim, rule)?;
+            Ok(HeadNorm { weight, eps: self.eps })
+        };
+        self.head_norms.map(load).transpose()
+    }
+
+    fn output(&self, loader: &mut Loader<'_, '_>, prefix: &str) -> Result<Weight, ModelError> {
+        let (module, cols) = (format!("{prefix}.o_proj"), self.heads * self.kv.dim);
+        let output = loader.wanted(module, self.hidden, cols, self.output_bias)?;
+        loader.weight(&[output])
+    }
+}
+
+/// Takes the rows of q apart: of every head first the query, then the gate.
+fn with_gate([q, k, v]: [Wanted; 3], shape: &AttentionShape) -> [Wanted; 4] {
+    let dim = shape.kv.dim;
+    let half = |offset: usize| -> Vec<u32> {
+        (0..shape.heads * dim).map(|row| (row / dim * 2 * dim + offset + row % dim) as u32).collect()
+    };
+    [q.rows_of(half(0)), q.rows_of(half(dim)), k, v]
+}
+
+/// Brings the even and odd rows of every head, as GGUF stores them, back into two halves.
+fn deinterleave(wanted: &mut Wanted, dim: usize) {
+    let half = dim / 2;
+    let row = |out: usize| out / dim * dim + 2 * (out % dim % half) + out % dim / half;
+    *wanted = wanted.rows_of((0..wanted.rows).map(|out| row(out) as u32).collect());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interleaved_rows_come_back_in_halves() {
+        let mut wanted = Wanted::new("q", 8, 1);
+        wanted.bias = Some((0..8u8).map(f32::from).collect());
+        deinterleave(&mut wanted, 4);
+        assert_eq!(wanted.order, Some(vec![0, 2, 1, 3, 4, 6, 5, 7]));
+        assert_eq!(wanted.bias, Some(vec![0.0, 2.0, 1.0, 3.0, 4.0, 6.0, 5.0, 7.0]));
+    }
+}
