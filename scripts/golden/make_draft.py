@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from safetensors.torch import load_file
 
-from common import DTYPES, MODELS_DATA, fresh_dir, normal, random_ids, report, rng, write_json, write_tensors
+from common import DTYPES, MODELS_DATA, fresh_dir, normal, random_ids, report, rng, run, write_json, write_tensors
 
 TARGET = MODELS_DATA / "llama" / "tied"
 OUT = MODELS_DATA / "draft"
@@ -377,8 +377,6 @@ def shared_inputs():
 def target_inputs(v, shared):
     """The same cycles with features that the target computes for `prompt`, taps in the listed order."""
     from transformers import LlamaForCausalLM
-
-    from make_llama import run
 
     model = LlamaForCausalLM.from_pretrained(TARGET, dtype=torch.float32, attn_implementation="eager").eval()
     ids = random_ids(rng(501), sum(n for n, _ in CYCLES), 3, TOKENIZER)

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from common import DTYPES, MODELS_DATA, fresh_dir, normal, random_ids, report, rng, write_json, write_tensors
+from common import (DTYPES, MODELS_DATA, fresh_dir, golden, normal, old_schema, report, rng, run, write_json,
+                    write_tensors)
 
 # ---------------------------------------------------------------- models
 
@@ -68,53 +69,7 @@ def rounded(model, dtype):
     return model
 
 
-def run(model, ids):
-    """Logits of every row, and the residual stream after every decoder layer (before the final norm)."""
-    taps = {}
-
-    def keep(layer):
-        def hook(_module, _inputs, output):
-            taps[layer] = (output[0] if isinstance(output, tuple) else output)[0].clone()
-        return hook
-
-    handles = [layer.register_forward_hook(keep(i)) for i, layer in enumerate(model.model.layers)]
-    with torch.no_grad():
-        logits = model(torch.tensor([ids]), use_cache=False).logits[0]
-    for handle in handles:
-        handle.remove()
-    return logits, taps
-
-
-def golden(model, lengths, seed, low=3, with_taps=True):
-    out = {}
-    gen = rng(seed)
-    for n, length in enumerate(lengths):
-        ids = random_ids(gen, length, low, model.config.vocab_size)
-        logits, taps = run(model, ids)
-        out[f"{n}.ids"] = torch.tensor(ids, dtype=torch.int64)
-        out[f"{n}.logits"] = logits
-        if with_taps:
-            for layer, tap in taps.items():
-                out[f"{n}.tap.{layer}"] = tap
-    return out
-
-
 # ---------------------------------------------------------------- HF layout
-
-def old_schema(config):
-    """The config as files of the 4.x era carry it: `rope_theta` and `rope_scaling` at the top, `torch_dtype`."""
-    out = {k: v for k, v in config.items() if k not in ("rope_parameters", "dtype", "transformers_version")}
-    rope = dict(config["rope_parameters"])
-    out["rope_theta"] = rope.pop("rope_theta")
-    kind = rope.pop("rope_type")
-    # The oldest spelling of the scaling kind is `type`.
-    out["rope_scaling"] = None if kind == "default" else {"type" if kind == "linear" else "rope_type": kind, **rope}
-    if out["head_dim"] == out["hidden_size"] // out["num_attention_heads"]:
-        del out["head_dim"]
-    out["torch_dtype"] = config["dtype"]
-    out["transformers_version"] = "4.46.0"
-    return dict(sorted(out.items()))
-
 
 def write_hf(name, dims, changes, dtype, shard, seed):
     out = fresh_dir(MODELS_DATA / "llama" / name)
