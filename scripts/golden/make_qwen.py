@@ -3,6 +3,7 @@
 Writes directories of these names below the test data of dflash-models.
 """
 
+import shutil
 import sys
 
 from transformers import (Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig,
@@ -14,7 +15,7 @@ from common import (DTYPES, MODELS_DATA, check_loads, load_state, normal, old_sc
 BASE = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
             vocab_size=112, max_position_embeddings=512, rms_norm_eps=1e-6, bos_token_id=1, eos_token_id=2,
             pad_token_id=None, rope_parameters=dict(rope_type="default", rope_theta=1e6))
-WIDE = dict(hidden_size=64, intermediate_size=32, num_hidden_layers=4, head_dim=16)
+WIDE = dict(hidden_size=64, intermediate_size=32, num_hidden_layers=2, head_dim=16)
 SPARSE = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, intermediate_size=48, head_dim=16)
 
 # Router rows long enough that the experts' probabilities are far apart.
@@ -25,18 +26,17 @@ VARIANTS = {
     "qwen3": (Qwen3Config, Qwen3ForCausalLM, {
         "tied": (dict(**WIDE, tie_word_embeddings=True), "float32"),
         # The heads together are twice as wide as the residual stream.
-        "untied": (dict(head_dim=16, tie_word_embeddings=False), "float32"),
-        "bf16": (dict(head_dim=8, num_key_value_heads=1, tie_word_embeddings=True), "bfloat16"),
+        "untied-bf16": (dict(head_dim=16, num_key_value_heads=1, tie_word_embeddings=False), "bfloat16"),
     }),
     "qwen2": (Qwen2Config, Qwen2ForCausalLM, {
         "tied": (dict(tie_word_embeddings=True), "float32"),
-        "untied": (dict(tie_word_embeddings=False, num_key_value_heads=1), "bfloat16"),
+        "untied-bf16": (dict(tie_word_embeddings=False, num_key_value_heads=1), "bfloat16"),
     }),
     "qwen3_moe": (Qwen3MoeConfig, Qwen3MoeForCausalLM, {
         # Sparse layers: 1 and 5 (every second, less layer 3).
-        "mixed": (dict(**SPARSE, num_hidden_layers=6, decoder_sparse_step=2, mlp_only_layers=[3], norm_topk_prob=True,
-                       tie_word_embeddings=False), "float32"),
-        "unnormalised": (dict(**SPARSE, norm_topk_prob=False, tie_word_embeddings=True), "float32"),
+        "mixed-bf16": (dict(**SPARSE, num_hidden_layers=6, decoder_sparse_step=2, mlp_only_layers=[3], norm_topk_prob=True,
+                            tie_word_embeddings=False), "bfloat16"),
+        "unnormalised": (dict(**SPARSE, num_hidden_layers=2, norm_topk_prob=False, tie_word_embeddings=True), "float32"),
     }),
 }
 
@@ -58,6 +58,7 @@ if __name__ == "__main__":
     for number, family in enumerate(VARIANTS):
         if sys.argv[1:] and family not in sys.argv[1:]:
             continue
+        shutil.rmtree(MODELS_DATA / family, ignore_errors=True)
         for offset, variant in enumerate(VARIANTS[family][2]):
             make(family, variant, 1000 + 100 * number + 10 * offset)
         report(MODELS_DATA / family)
