@@ -2,6 +2,8 @@ use dflash_tensor::{Pre, Tensor};
 
 use crate::ModelError;
 use crate::attention::Attention;
+use crate::conv::ShortConv;
+use crate::delta::GatedDelta;
 use crate::loader::{Loader, NormRule};
 use crate::mlp::Mlp;
 use crate::moe::Moe;
@@ -20,6 +22,10 @@ pub(crate) struct Layer {
 pub(crate) enum Mixer {
     /// Grouped-query attention.
     Attention(Attention),
+    /// Gated DeltaNet.
+    Delta(GatedDelta),
+    /// A gated short convolution.
+    Conv(ShortConv),
 }
 
 /// What works on each position alone.
@@ -54,6 +60,8 @@ impl Layer {
         let input = Pre::RmsNorm { weight: &self.input_norm, eps: self.eps };
         match &self.mixer {
             Mixer::Attention(attention) => attention.forward(pass, index, input, Sink::Residual),
+            Mixer::Delta(delta) => delta.forward(pass, index, input, Sink::Residual),
+            Mixer::Conv(conv) => conv.forward(pass, index, input, Sink::Residual),
         }
         let post = Pre::RmsNorm { weight: &self.post_norm, eps: self.eps };
         match &self.ffn {

@@ -7,9 +7,12 @@
 //! or named in a note.
 
 mod affine;
+mod arch_keys;
 mod attention;
 mod checkpoint;
+mod conv;
 mod decoder;
+mod delta;
 mod dense;
 #[cfg(test)]
 mod dequant;
@@ -18,9 +21,12 @@ mod element;
 mod error;
 mod families;
 mod gguf;
+mod gguf_experts;
 mod hf;
+mod hybrid;
 mod json;
 mod layer;
+mod lfm2;
 mod llama;
 mod loader;
 mod map;
@@ -31,11 +37,15 @@ mod quantization;
 mod quantizer;
 mod qwen2;
 mod qwen3;
+mod qwen3_5;
+mod qwen3_5_moe;
+mod qwen3_moe;
+mod qwen3_next;
 mod refuse;
 mod rope;
 mod safetensors;
 mod shards;
-mod stack;
+mod sparse;
 mod taps;
 mod target;
 mod text;

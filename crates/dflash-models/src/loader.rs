@@ -126,14 +126,24 @@ impl<'a, 'b> Loader<'a, 'b> {
         cols: usize,
         rule: BiasRule,
     ) -> Result<Wanted, ModelError> {
+        let bias = self.bias(&module, rows, rule)?;
+        Ok(Wanted { bias, ..Wanted::new(module, rows, cols) })
+    }
+
+    /// The bias of a module, if `rule` gives it one.
+    pub(crate) fn bias(
+        &mut self,
+        module: &str,
+        len: usize,
+        rule: BiasRule,
+    ) -> Result<Option<Vec<f32>>, ModelError> {
         let name = format!("{module}.bias");
         let has = match rule {
             BiasRule::Never => false,
             BiasRule::Always => true,
             BiasRule::IfPresent => self.checkpoint.contains(&name),
         };
-        let bias = if has { Some(self.floats(&name, rows)?) } else { None };
-        Ok(Wanted { bias, ..Wanted::new(module, rows, cols) })
+        has.then(|| self.floats(&name, len)).transpose()
     }
 
     /// Packs the matrices that share an input into one weight.
@@ -202,6 +212,17 @@ impl<'a, 'b> Loader<'a, 'b> {
     pub(crate) fn floats(&mut self, name: &str, len: usize) -> Result<Vec<f32>, ModelError> {
         let values = self.checkpoint.floats(name, len)?;
         self.advance(4 * len as u64);
+        Ok(values)
+    }
+
+    /// A float tensor of one of `shapes`, the first of which an error names.
+    pub(crate) fn floats_of(&mut self, name: &str, shapes: &[&[usize]]) -> Result<Vec<f32>, ModelError> {
+        let found = self.checkpoint.shape(name);
+        let shape = shapes.iter().find(|shape| found == Some(**shape)).unwrap_or(&shapes[0]);
+        let view = self.checkpoint.take(name, shape)?;
+        let values = view.element.floats(view.bytes);
+        let values = values.ok_or_else(|| self.checkpoint.wrong_element(&view, "F32, F16 or BF16"))?;
+        self.advance(view.bytes.len() as u64);
         Ok(values)
     }
 

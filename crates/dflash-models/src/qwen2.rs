@@ -5,7 +5,7 @@ use crate::families::Family;
 
 /// How it is loaded.
 pub(crate) const FAMILY: Family = Family {
-    model_type: "qwen2",
+    model_types: &["qwen2"],
     arch: "qwen2",
     hf: |dir, context| dense::from_hf(&RULES, dir, context),
     gguf: |gguf, vocabulary, context| dense::from_gguf(&RULES, gguf, vocabulary, context),
@@ -13,9 +13,11 @@ pub(crate) const FAMILY: Family = Family {
 
 const RULES: DenseRules = DenseRules {
     family: "qwen2",
+    arch: "qwen2",
     qkv_bias: true,
     head_norms: false,
     sliding: true,
     rope_kinds: &["linear", "llama3", "yarn"],
+    experts: None,
     gguf_interleaved: false,
 };

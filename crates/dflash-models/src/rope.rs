@@ -10,6 +10,8 @@ pub struct RopeConfig {
     pub base: f32,
     /// Scaling of the frequencies.
     pub scaling: RopeScaling,
+    /// The part of a head that turns, where the config says it.
+    pub partial: Option<f32>,
 }
 
 /// What the caller's family supports and knows.
@@ -22,6 +24,10 @@ pub(crate) struct RopeRules<'a> {
     pub(crate) context: usize,
     /// Layer types in use, for `rope_parameters` that are keyed by them.
     pub(crate) layer_types: &'a [&'a str],
+    /// Whether only a part of a head may turn.
+    pub(crate) partial: bool,
+    /// Whether positions have several coordinates, which are equal for text.
+    pub(crate) multimodal: bool,
 }
 
 impl RopeConfig {
@@ -35,22 +41,40 @@ impl RopeConfig {
         let old_base = positive(config, "rope_theta")?;
         let old_scaling = config.object("rope_scaling")?;
         let old_scaling = old_scaling.map(|keys| scaling(&keys, rules)).transpose()?;
-        let (new_base, new_scaling) = new.unwrap_or((None, None));
+        let (new_base, new_scaling, new_partial) = new.unwrap_or_default();
         let base = agreed(config, "rope_theta", old_base, "rope_parameters.rope_theta", new_base)?;
         let scaling = agreed(config, "rope_scaling", old_scaling, "rope_parameters", new_scaling)?;
         let base = base.or(rules.base).ok_or_else(|| config.missing("rope_theta"))?;
-        Ok(Self { base, scaling: scaling.unwrap_or(RopeScaling::Default) })
+        let key = "partial_rotary_factor";
+        let old_partial = if rules.partial { positive(config, key)? } else { None };
+        let partial = agreed(config, key, old_partial, "rope_parameters.partial_rotary_factor", new_partial)?;
+        Ok(Self { base, scaling: scaling.unwrap_or(RopeScaling::Default), partial })
+    }
+
+    /// Leading dimensions of a head of `dim` that turn.
+    ///
+    /// # Errors
+    /// When they are no even number up to the head's.
+    pub(crate) fn rotary(&self, config: &Keys<'_>, dim: usize) -> Result<usize, ModelError> {
+        let rotary = (dim as f32 * self.partial.unwrap_or(1.0)) as usize;
+        match rotary.is_multiple_of(2) && (2..=dim).contains(&rotary) {
+            true => Ok(rotary),
+            false => {
+                let expected = format!("a part of the {dim} dimensions of a head that is an even number");
+                Err(config.bad("partial_rotary_factor", &expected))
+            }
+        }
     }
 
     fn parameters(keys: &Keys<'_>, rules: &RopeRules<'_>) -> Result<Parameters, ModelError> {
         let nested = keys.entries().any(|(_, value)| value.is_object());
         if !nested {
-            return Ok((positive(keys, "rope_theta")?, Some(scaling(keys, rules)?)));
+            return Self::flat(keys, rules);
         }
         let mut found: Option<Parameters> = None;
         for kind in rules.layer_types {
             let entry = keys.object(kind)?.ok_or_else(|| keys.missing(kind))?;
-            let these = (positive(&entry, "rope_theta")?, Some(scaling(&entry, rules)?));
+            let these = Self::flat(&entry, rules)?;
             if found.as_ref().is_some_and(|others| *others != these) {
                 return Err(keys.refused(kind, "all layers share one rotary embedding"));
             }
@@ -59,12 +83,18 @@ impl RopeConfig {
         match (found, keys.entries().next()) {
             (Some(found), _) => Ok(found),
             (None, Some((key, _))) => Err(keys.refused(key, "layers have one kind")),
-            (None, None) => Ok((None, None)),
+            (None, None) => Ok(Parameters::default()),
         }
+    }
+
+    fn flat(keys: &Keys<'_>, rules: &RopeRules<'_>) -> Result<Parameters, ModelError> {
+        let partial = if rules.partial { positive(keys, "partial_rotary_factor")? } else { None };
+        Ok((positive(keys, "rope_theta")?, Some(scaling(keys, rules)?), partial))
     }
 }
 
-type Parameters = (Option<f32>, Option<RopeScaling>);
+/// Base, scaling, part that turns.
+type Parameters = (Option<f32>, Option<RopeScaling>, Option<f32>);
 
 /// The value of two places that may both be empty but must not differ.
 fn agreed<T: PartialEq + std::fmt::Debug>(
@@ -102,13 +132,15 @@ const KNOWN: &[&str] = &[
     "finetuned",
 ];
 
+/// How the coordinates of a position are spread over a head. Those of text are equal.
+const MULTIMODAL: &[&str] = &["mrope_section", "mrope_interleaved"];
+
 fn scaling(keys: &Keys<'_>, rules: &RopeRules<'_>) -> Result<RopeScaling, ModelError> {
-    if let Some((key, _)) =
-        keys.entries().find(|(key, value)| !value.is_null() && !KNOWN.contains(&key.as_str()))
-    {
+    let known = |key: &str| KNOWN.contains(&key) || rules.multimodal && MULTIMODAL.contains(&key);
+    if let Some((key, _)) = keys.entries().find(|(key, value)| !value.is_null() && !known(key)) {
         return Err(keys.refused(key, "this rotary setting is unknown"));
     }
-    if keys.number("partial_rotary_factor")?.is_some_and(|part| part != 1.0) {
+    if !rules.partial && keys.number("partial_rotary_factor")?.is_some_and(|part| part != 1.0) {
         return Err(keys.refused("partial_rotary_factor", "the whole head is rotated"));
     }
     let kind = agreed(keys, "rope_type", keys.text("rope_type")?, "type", keys.text("type")?)?;

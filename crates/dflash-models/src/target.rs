@@ -113,7 +113,7 @@ fn load_dir(path: &Path, context: &mut LoadContext<'_>) -> Result<Parts, ModelEr
         return Err(ModelError::DraftAsTarget { path: path.to_owned(), kind });
     }
     let model_type = config.text("model_type")?.ok_or_else(|| config.missing("model_type"))?;
-    let family = families::find(config.path(), model_type, |family| family.model_type)?;
+    let family = families::of_model_type(config.path(), model_type)?;
     Ok(((family.hf)(&dir, context)?, TextAssets::Hf { dir: path.to_owned() }, None))
 }
 
@@ -127,7 +127,7 @@ fn load_file(path: &Path, context: &mut LoadContext<'_>) -> Result<Parts, ModelE
         let kind = format!("GGUF architecture {arch}");
         return Err(ModelError::DraftAsTarget { path: path.to_owned(), kind });
     }
-    let family: &Family = families::find(path, arch, |family| family.arch)?;
+    let family: &Family = families::of_arch(path, arch)?;
     let vocabulary = GgufVocabulary::read(metadata)?;
     let name = metadata.text("general.name")?.map(str::to_owned);
     let target = (family.gguf)(gguf, &vocabulary, context)?;

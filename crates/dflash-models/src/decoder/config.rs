@@ -1,6 +1,8 @@
 use dflash_tensor::Mask;
 
 use crate::attention::AttentionShape;
+use crate::conv::ConvShape;
+use crate::delta::DeltaShape;
 use crate::loader::NormRule;
 use crate::mlp::MlpShape;
 use crate::moe::MoeShape;
@@ -41,6 +43,10 @@ pub(crate) struct LayerPlan {
 pub(crate) enum MixerPlan {
     /// Attention with this mask.
     Attention(Mask),
+    /// Gated DeltaNet.
+    Delta(DeltaShape),
+    /// A gated short convolution.
+    Conv(ConvShape),
 }
 
 /// What works on each position alone.
@@ -50,4 +56,12 @@ pub(crate) enum FfnPlan {
     Dense(MlpShape),
     /// A mixture of experts.
     Sparse(MoeShape),
+}
+
+impl DecoderConfig {
+    /// Sets how the file stores the gains of all norms, those of query and key heads included.
+    pub(crate) fn set_norms(&mut self, rule: NormRule) {
+        self.norms = rule;
+        self.attention.head_norms = self.attention.head_norms.map(|_| rule);
+    }
 }

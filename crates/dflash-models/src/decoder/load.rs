@@ -5,6 +5,8 @@ use dflash_tensor::Rope;
 use super::{Decoder, DecoderConfig, FfnPlan, LayerPlan, MixerPlan};
 use crate::attention::Attention;
 use crate::checkpoint::Checkpoint;
+use crate::conv::ShortConv;
+use crate::delta::GatedDelta;
 use crate::layer::{FeedForward, Layer, Mixer};
 use crate::loader::{LoadContext, Loader};
 use crate::mlp::Mlp;
@@ -72,6 +74,10 @@ fn mixer(
             let prefix = format!("{prefix}.self_attn");
             Mixer::Attention(Attention::load(loader, &prefix, &config.attention, rope, mask)?)
         }
+        MixerPlan::Delta(shape) => {
+            Mixer::Delta(GatedDelta::load(loader, &format!("{prefix}.linear_attn"), &shape)?)
+        }
+        MixerPlan::Conv(shape) => Mixer::Conv(ShortConv::load(loader, &format!("{prefix}.conv"), &shape)?),
     })
 }
 

@@ -6,7 +6,8 @@ mod load;
 use std::sync::Arc;
 
 use dflash_tensor::{
-    Among, Backend, BackendError, Batch, Choice, KvCache, LayerCache, Pre, SeqCache, Tensor, Weight,
+    Among, Backend, BackendError, Batch, Choice, KvCache, LayerCache, Pre, RecurrentGeometry, SeqCache, Tensor,
+    Weight,
 };
 
 use crate::layer::{Layer, Mixer};
@@ -28,6 +29,10 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
+    fn recurrent(&self, geometry: RecurrentGeometry) -> LayerCache {
+        LayerCache::Recurrent(self.backend.recurrent_state(geometry))
+    }
+
     fn final_norm(&self) -> Pre<'_> {
         Pre::RmsNorm { weight: &self.norm, eps: self.eps }
     }

@@ -10,6 +10,7 @@ use crate::loader::{BiasRule, NormRule};
 use crate::mlp::MlpShape;
 use crate::refuse::{HARMLESS, Neutral, NeutralValue, neutral, note_unread, refuse, require_silu};
 use crate::rope::{RopeConfig, RopeRules};
+use crate::sparse::{self, SparsePlan};
 
 const READ: &[&str] = &[
     "hidden_size",
@@ -48,12 +49,8 @@ const CHANGES: &[Neutral] = &[
     neutral("layer_norm_eps", NeutralValue::Nothing),
     neutral("logit_scale", NeutralValue::One),
     neutral("logits_scaling", NeutralValue::One),
-    neutral("moe_intermediate_size", NeutralValue::Zero),
     neutral("no_rope_layer_interval", NeutralValue::Zero),
     neutral("no_rope_layers", NeutralValue::Nothing),
-    neutral("num_experts", NeutralValue::Zero),
-    neutral("num_experts_per_tok", NeutralValue::Zero),
-    neutral("num_local_experts", NeutralValue::Zero),
     neutral("output_multiplier", NeutralValue::One),
     neutral("parallel_residual", NeutralValue::Nothing),
     neutral("partial_rotary_factor", NeutralValue::One),
@@ -68,6 +65,14 @@ const CHANGES: &[Neutral] = &[
     neutral("use_qk_norm", NeutralValue::Nothing),
 ];
 
+/// Keys of experts, in families without.
+const EXPERTS: &[Neutral] = &[
+    neutral("moe_intermediate_size", NeutralValue::Zero),
+    neutral("num_experts", NeutralValue::Zero),
+    neutral("num_experts_per_tok", NeutralValue::Zero),
+    neutral("num_local_experts", NeutralValue::Zero),
+];
+
 /// Reads `config.json`; adds a note on keys that are not read.
 pub(crate) fn from_json(
     rules: &DenseRules,
@@ -76,15 +81,26 @@ pub(crate) fn from_json(
 ) -> Result<DecoderConfig, ModelError> {
     refuse(config, CHANGES)?;
     require_silu(config)?;
-    notes.extend(note_unread(config, &[READ, HARMLESS]));
+    match rules.experts {
+        Some(_) => notes.extend(note_unread(config, &[READ, sparse::READ, HARMLESS])),
+        None => {
+            refuse(config, EXPERTS)?;
+            notes.extend(note_unread(config, &[READ, HARMLESS]));
+        }
+    }
     let context = config.required_size("max_position_embeddings")?;
     let windows = windows(rules, config)?;
     let attention = attention(rules, config)?;
-    let mlp = mlp(config)?;
-    let layer = |window: &Option<usize>| LayerPlan {
-        mixer: MixerPlan::Attention(Mask { window: *window, ..Mask::CAUSAL }),
-        ffn: FfnPlan::Dense(mlp),
+    let sparse = sparse(rules, config)?;
+    let layer = |(index, &window): (usize, &Option<usize>)| {
+        let mixer = MixerPlan::Attention(Mask { window, ..Mask::CAUSAL });
+        let ffn = match &sparse {
+            Some(sparse) => sparse.ffn(index, || mlp(config))?,
+            None => FfnPlan::Dense(mlp(config)?),
+        };
+        Ok(LayerPlan { mixer, ffn })
     };
+    let layers = windows.iter().enumerate().map(layer).collect::<Result<_, ModelError>>()?;
     Ok(DecoderConfig {
         family: rules.family,
         hidden: attention.hidden,
@@ -96,8 +112,15 @@ pub(crate) fn from_json(
         attention,
         norms: NormRule::Plain,
         tied: config.flag("tie_word_embeddings")?,
-        layers: windows.iter().map(layer).collect(),
+        layers,
     })
+}
+
+fn sparse(rules: &DenseRules, config: &Keys<'_>) -> Result<Option<SparsePlan>, ModelError> {
+    match rules.experts {
+        Some(renormalise) => SparsePlan::read(config, false, renormalise),
+        None => Ok(None),
+    }
 }
 
 fn attention(rules: &DenseRules, config: &Keys<'_>) -> Result<AttentionShape, ModelError> {
@@ -146,7 +169,14 @@ fn rope(
         layer_types.push("full_attention");
     }
     let rules =
-        RopeRules { kinds: rules.rope_kinds, base: Some(10_000.0), context, layer_types: &layer_types };
+        RopeRules {
+        kinds: rules.rope_kinds,
+        base: Some(10_000.0),
+        context,
+        layer_types: &layer_types,
+        partial: false,
+        multimodal: false,
+    };
     RopeConfig::read(config, &rules)
 }
 

@@ -4,6 +4,8 @@ mod config;
 mod gguf;
 mod names;
 
+pub(crate) use names::ffn_module;
+
 use crate::checkpoint::Checkpoint;
 use crate::gguf::Gguf;
 use crate::hf::HfDir;
@@ -13,8 +15,10 @@ use crate::{ModelError, Target, decoder};
 
 /// What tells a dense family from Llama.
 pub(crate) struct DenseRules {
-    /// `model_type`, and the architecture name of GGUF.
+    /// `model_type`.
     pub(crate) family: &'static str,
+    /// Architecture name of GGUF.
+    pub(crate) arch: &'static str,
     /// Whether q, k and v always have a bias; otherwise the config says so.
     pub(crate) qkv_bias: bool,
     /// Whether queries and keys are normalised per head.
@@ -23,6 +27,9 @@ pub(crate) struct DenseRules {
     pub(crate) sliding: bool,
     /// Rotary scalings it is published with.
     pub(crate) rope_kinds: &'static [&'static str],
+    /// Whether layers have experts, and if so, whether the weights of a row's experts are divided by their
+    /// sum where the config does not say.
+    pub(crate) experts: Option<bool>,
     /// Whether the rows of q and k stand interleaved in GGUF.
     pub(crate) gguf_interleaved: bool,
 }
@@ -37,7 +44,7 @@ pub(crate) fn from_hf(
 ) -> Result<Box<dyn Target>, ModelError> {
     let config = config::from_json(rules, &dir.config.keys()?, &mut context.notes)?;
     let stop_ids = dir.stop_ids()?;
-    decoder::load(&dir.checkpoint()?, config, stop_ids, context)
+    decoder::load(&dir.checkpoint(names::of_hf)?, config, stop_ids, context)
 }
 
 /// From a GGUF file.
@@ -48,18 +55,18 @@ pub(crate) fn from_gguf(
     context: &mut LoadContext<'_>,
 ) -> Result<Box<dyn Target>, ModelError> {
     let metadata = gguf.metadata.clone();
-    let checkpoint = Checkpoint::from_gguf(gguf, names::canonical)?;
-    let (vocab, factors) = (vocabulary.tokens.len(), |dim| factors(&checkpoint, dim));
+    let checkpoint = Checkpoint::from_gguf(gguf, names::of_gguf)?;
+    let (vocab, factors) = (vocabulary.tokens.len(), |rotary| factors(&checkpoint, rotary));
     let config = gguf::from_gguf(rules, &metadata, vocab, factors, &mut context.notes)?;
     decoder::load(&checkpoint, config, vocabulary.stop_ids(), context)
 }
 
-/// Divisors of the rotary frequencies, one per pair of a head.
-fn factors(checkpoint: &Checkpoint, dim: usize) -> Result<Option<Vec<f32>>, ModelError> {
+/// Divisors of the rotary frequencies, one per pair of the `rotary` dimensions.
+fn factors(checkpoint: &Checkpoint, rotary: usize) -> Result<Option<Vec<f32>>, ModelError> {
     if !checkpoint.contains(ROPE_FREQS) {
         return Ok(None);
     }
-    let factors = checkpoint.floats(ROPE_FREQS, dim / 2)?;
+    let factors = checkpoint.floats(ROPE_FREQS, rotary / 2)?;
     if factors.iter().any(|factor| !(factor.is_finite() && *factor > 0.0)) {
         return Err(checkpoint.bad_tensor(ROPE_FREQS, "divisors that are not positive"));
     }

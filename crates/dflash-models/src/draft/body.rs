@@ -72,7 +72,14 @@ impl Body {
         let context = config.required_size("max_position_embeddings")?;
         let used = used(&types);
         let rules =
-            RopeRules { kinds: &["linear", "llama3", "yarn"], base: None, context, layer_types: &used };
+            RopeRules {
+            kinds: &["linear", "llama3", "yarn"],
+            base: None,
+            context,
+            layer_types: &used,
+            partial: false,
+            multimodal: false,
+        };
         Ok(Self {
             hidden: config.required_size("hidden_size")?,
             ffn: config.required_size("intermediate_size")?,
