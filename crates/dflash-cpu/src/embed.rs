@@ -1,7 +1,8 @@
 use dflash_tensor::{AffineScale, Tensor, Weight};
 use half::{bf16, f16};
 
-use crate::pack::{Kind, MAX_CELL, Packed, PackedPart};
+use crate::pack::planes::{self, QUADS};
+use crate::pack::{BLOCK, Kind, MAX_CELL, Packed, PackedPart};
 use crate::{CpuBackend, host};
 
 /// [`dflash_tensor::Backend::embed`].
@@ -41,21 +42,31 @@ fn read_cell(kind: Kind, cell: &[u8], out: &mut [f32]) {
 }
 
 fn read_unit(kind: Kind, unit: &[u8], out: &mut [f32]) {
-    let (scales, elements) = unit.split_at(kind.head_bytes());
-    let scale = number(kind.scale(), scales);
-    let min = kind.has_min().then(|| number(kind.scale(), &scales[kind.scale_bytes()..]));
-    for (k, out) in out.iter_mut().enumerate() {
-        let product = scale * (element(kind, elements, k) + kind.zero()) as f32;
-        *out = min.map_or(product, |min| product + min);
+    let (head, blocks) = unit.split_at(kind.head_bytes());
+    let scale = number(kind.scale(), head);
+    let min = kind.has_min().then(|| number(kind.scale(), &head[kind.scale_bytes()..]));
+    for (block, out) in blocks.chunks_exact(kind.block_bytes()).zip(out.chunks_exact_mut(BLOCK)) {
+        let (factors, elements) = block.split_at(kind.block_head_bytes());
+        let (scales, mins) = match kind {
+            Kind::Super(kind) => {
+                let (scales, mins) = kind.factors([factors[0], factors[1]]);
+                (scales.map(|s| scale * s as f32), min.map(|min| mins.map(|n| -min * n as f32)))
+            }
+            _ => ([scale; 2], min.map(|min| [min; 2])),
+        };
+        for (k, (out, element)) in out.iter_mut().zip(self::elements(kind, elements)).enumerate() {
+            let product = scales[k / 16] * element as f32;
+            *out = mins.map_or(product, |mins| product + mins[k / 16]);
+        }
     }
 }
 
-fn element(kind: Kind, elements: &[u8], k: usize) -> i32 {
-    if !kind.is_nibble() {
-        return i32::from(elements[k] as i8);
-    }
-    let byte = elements[k / 32 * 16 + k % 16];
-    i32::from(if k % 32 < 16 { byte & 15 } else { byte >> 4 })
+/// The elements of a block, with the zero.
+fn elements(kind: Kind, block: &[u8]) -> impl Iterator<Item = i32> {
+    let (bits, words) = (kind.bits(), block.as_chunks().0);
+    let quad = move |quad| planes::quad(bits, quad, |word| u32::from_le_bytes(words[word])).to_le_bytes();
+    let integer = move |byte: u8| if bits == 8 { i32::from(byte.cast_signed()) } else { i32::from(byte) };
+    (0..QUADS).flat_map(quad).map(move |byte| integer(byte) + kind.zero())
 }
 
 fn number(scale: AffineScale, bytes: &[u8]) -> f32 {

@@ -26,7 +26,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) cols: usize,
     /// `[rows, cols]`, for weights of floats; empty when there are none.
     pub(crate) values: &'a [f32],
-    /// `[rows, cols / 32]`, for weights of four bits; empty when there are none.
+    /// `[rows, cols / 32]`, for weights of fewer than eight bits; empty when there are none.
     pub(crate) blocks: &'a [QuantBlock],
     /// `[rows, cols / 32]`, for weights of eight bits; empty when there are none.
     pub(crate) wide: &'a [WideBlock],
@@ -85,8 +85,8 @@ impl InputBuffers {
         let copied = !request.in_place() && (floats || !matches!(request.pre, Pre::None));
         let blocks = |wanted| if wanted { rows * cols / BLOCK } else { 0 };
         let values = room(&mut self.values, if copied { rows * cols } else { 0 });
-        let narrow = room(&mut self.blocks, blocks(any(&Kind::is_nibble)));
-        let wide = room(&mut self.wide, blocks(any(&|kind| kind.is_quantized() && !kind.is_nibble())));
+        let narrow = room(&mut self.blocks, blocks(any(&Kind::takes_bytes)));
+        let wide = room(&mut self.wide, blocks(any(&Kind::takes_words)));
         fill(backend, request, values, narrow, wide);
         let values = if copied || !floats { values } else { host::rows(request.x) };
         Inputs { rows, cols, values, blocks: narrow, wide }

@@ -8,10 +8,10 @@ pub(crate) struct QuantBlock {
     pub(crate) q: [i8; BLOCK],
     /// Largest magnitude over 127.
     pub(crate) scale: f32,
-    /// `scale * total`: the factor of a weight's minimum.
+    /// `scale` times the sum of `q`: the factor of a weight's minimum.
     pub(crate) sum: f32,
-    /// Sum of `q`.
-    pub(crate) total: i32,
+    /// Sums of `q` of the first and of the last sixteen.
+    pub(crate) totals: [i16; 2],
 }
 
 /// A [`QuantBlock`] in sixteen bits, as weights of eight bits take it: of every four elements the even ones,
@@ -25,8 +25,8 @@ pub(crate) struct WideBlock {
     pub(crate) scale: f32,
     /// [`QuantBlock::sum`].
     pub(crate) sum: f32,
-    /// [`QuantBlock::total`].
-    pub(crate) total: i32,
+    /// [`QuantBlock::totals`].
+    pub(crate) totals: [i16; 2],
 }
 
 impl WideBlock {
@@ -36,7 +36,7 @@ impl WideBlock {
         for (wide, narrow) in q.as_chunks_mut::<4>().0.iter_mut().zip(block.q.as_chunks::<4>().0) {
             *wide = [narrow[0], narrow[2], narrow[1], narrow[3]].map(i16::from);
         }
-        Self { q, scale: block.scale, sum: block.sum, total: block.total }
+        Self { q, scale: block.scale, sum: block.sum, totals: block.totals }
     }
 }
 
@@ -45,7 +45,7 @@ pub(crate) const TINY: f32 = 1e-30;
 
 impl QuantBlock {
     /// What a NaN or an infinity makes of its block, so that every output is NaN.
-    pub(crate) const BROKEN: Self = Self { q: [0; BLOCK], scale: f32::NAN, sum: f32::NAN, total: 0 };
+    pub(crate) const BROKEN: Self = Self { q: [0; BLOCK], scale: f32::NAN, sum: f32::NAN, totals: [0; 2] };
 }
 
 /// Quantises one block.
@@ -61,8 +61,9 @@ pub(crate) fn quantize(x: &[f32; BLOCK]) -> QuantBlock {
     }
     let (scale, inverse) = (largest / 127.0, 127.0 / largest);
     let q = x.map(|x| (x * inverse).round_ties_even() as i8);
-    let total = q.iter().map(|&q| i32::from(q)).sum();
-    QuantBlock { q, scale, sum: scale * total as f32, total }
+    let total = |half: usize| q[16 * half..][..16].iter().map(|&q| i16::from(q)).sum::<i16>();
+    let totals = [total(0), total(1)];
+    QuantBlock { q, scale, sum: scale * f32::from(totals[0] + totals[1]), totals }
 }
 
 #[cfg(test)]
@@ -81,7 +82,9 @@ mod tests {
             assert!((f32::from(q) * block.scale - x(i)).abs() <= block.scale * 0.501);
         }
         assert_eq!(block.q[31], 127);
-        assert_eq!(block.total, block.q.iter().map(|&q| i32::from(q)).sum::<i32>());
+        for (half, total) in block.q.chunks(16).zip(block.totals) {
+            assert_eq!(total, half.iter().map(|&q| i16::from(q)).sum::<i16>());
+        }
     }
 
     #[test]

@@ -84,7 +84,8 @@ pub(crate) fn filter(
     channels: usize,
     kernel: usize,
 ) -> Result<Tensor, ModelError> {
-    let values = loader.floats_of(name, &[&[channels, 1, kernel], &[channels, kernel, 1], &[channels, kernel]])?;
+    let values =
+        loader.floats_of(name, &[&[channels, 1, kernel], &[channels, kernel, 1], &[channels, kernel]])?;
     let row = |tap: usize| values.iter().skip(tap).step_by(kernel).copied();
     let turned = (0..kernel).flat_map(row).collect::<Vec<_>>();
     Ok(loader.tensor(channels, &turned))

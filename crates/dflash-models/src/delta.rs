@@ -96,8 +96,7 @@ impl DeltaProjections {
     fn wanted(self, prefix: &str, shape: &DeltaShape) -> [Wanted; 4] {
         let DeltaGeometry { value_heads, value_dim, .. } = shape.geometry;
         let (values, channels) = (value_heads * value_dim, shape.geometry.channels());
-        let matrix =
-            |name: &str, rows| Wanted::new(format!("{prefix}.in_proj_{name}"), rows, shape.hidden);
+        let matrix = |name: &str, rows| Wanted::new(format!("{prefix}.in_proj_{name}"), rows, shape.hidden);
         let [qkv, gate] = match self {
             Self::Fused => {
                 let fused = matrix("qkvz", channels + values);

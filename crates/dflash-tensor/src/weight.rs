@@ -18,20 +18,21 @@ pub enum PartData<'a> {
     },
 }
 
-/// One matrix `[rows, cols]` (output features, input features) to be packed.
+/// A matrix `[rows, cols]` to be packed, or some of its rows.
 #[derive(Clone, Copy)]
 pub struct Part<'a> {
     /// Storage format of `data`.
     pub format: Format,
-    /// Output features.
+    /// Rows of `data`: the output features, unless `order` picks some.
     pub rows: usize,
     /// Input features.
     pub cols: usize,
     /// The bytes.
     pub data: PartData<'a>,
-    /// Added to the product, one per output feature.
+    /// Added to the product, one per output feature, in the order of the output.
     pub bias: Option<&'a [f32]>,
-    /// `order[i]` is the row of `data` that becomes output row `i`; `None` keeps the order of the file.
+    /// `order[i]` is the row of `data` that becomes output row `i`. It may leave rows out and repeat others;
+    /// `None` takes all of them as they stand in the file.
     pub order: Option<&'a [u32]>,
 }
 
@@ -41,12 +42,27 @@ impl<'a> Part<'a> {
         Self { format, rows, cols, data: PartData::Plain(data), bias: None, order: None }
     }
 
+    /// Output features: the rows that `order` names, or all.
+    pub fn outputs(&self) -> usize {
+        self.order.map_or(self.rows, <[u32]>::len)
+    }
+
     /// Checks block width and byte lengths.
     ///
     /// # Errors
     /// [`BackendError::RaggedBlocks`] or [`BackendError::WrongLength`].
+    ///
+    /// # Panics
+    /// When `order` names a row that `data` does not have, or `bias` has not one number per output feature.
     pub fn check(&self) -> Result<(), BackendError> {
         let (format, rows, cols) = (self.format, self.rows, self.cols);
+        let beyond = self.order.into_iter().flatten().find(|&&row| row as usize >= rows);
+        assert!(beyond.is_none(), "row {beyond:?} of a matrix of {rows} rows");
+        let (biases, outputs) = (self.bias.map(<[f32]>::len), self.outputs());
+        assert!(
+            biases.is_none_or(|biases| biases == outputs),
+            "{biases:?} biases of {outputs} output features"
+        );
         let block = format.block();
         if cols % block != 0 {
             return Err(BackendError::RaggedBlocks { format, cols, block });
@@ -71,7 +87,7 @@ impl<'a> Part<'a> {
 /// Shape of one part of a packed weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartShape {
-    /// Output features.
+    /// Output features, [`Part::outputs`].
     pub rows: usize,
     /// Format it was packed from.
     pub format: Format,

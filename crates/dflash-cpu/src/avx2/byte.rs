@@ -1,6 +1,23 @@
 use std::arch::x86_64::*;
 
+use super::quant::Elements;
+use crate::pack::{BLOCK, LANES};
 use crate::quantize::WideBlock;
+
+/// Signed elements of eight bits.
+pub(super) struct Bytes;
+
+impl Elements for Bytes {
+    type Block = WideBlock;
+    const BYTES: usize = BLOCK * LANES;
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn sums<const R: usize>(weights: *const u8, rows: [*const WideBlock; R]) -> [[__m256i; 2]; R] {
+        // SAFETY: the caller's promise.
+        unsafe { byte_sums(weights, rows) }
+    }
+}
 
 /// Integer sums of a block of signed bytes, a lane per output row.
 ///
@@ -12,10 +29,7 @@ use crate::quantize::WideBlock;
 /// `weights` has 512 bytes, every one of `rows` a block.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn byte_sums<const R: usize>(
-    weights: *const u8,
-    rows: [*const WideBlock; R],
-) -> [[__m256i; 2]; R] {
+unsafe fn byte_sums<const R: usize>(weights: *const u8, rows: [*const WideBlock; R]) -> [[__m256i; 2]; R] {
     let mut sums = [[_mm256_setzero_si256(); 2]; R];
     for v in 0..8 {
         let (mut even, mut odd) = ([sums[0][0]; 2], [sums[0][0]; 2]);

@@ -4,13 +4,15 @@ pub(crate) mod math;
 
 pub(crate) mod attention;
 mod byte;
+mod flat;
 mod float;
 mod lanes;
 mod multiply;
-mod nibble;
+mod planes;
 mod quant;
 mod rows;
 mod scale;
+mod super_block;
 
 pub(crate) use lanes::{glu, softcap, sum_exp};
 pub(crate) use multiply::multiply;

@@ -3,11 +3,15 @@ use std::arch::x86_64::*;
 
 use dflash_tensor::AffineScale;
 
-use super::quant::{AffineByte, AffineNibble, Byte, Nibble, Quant};
+use super::byte::Bytes;
+use super::flat::Flat;
+use super::planes::Planes;
+use super::quant::{Elements, Quant};
 use super::scale::{Brain, Half, Single, Widen};
+use super::super_block::{Halves, Whole};
 use super::{float, quant};
 use crate::inputs::Inputs;
-use crate::pack::{Kind, PackedPart};
+use crate::pack::{self, Kind, PackedPart, Super};
 use crate::tile::{Products, Tile};
 
 /// [`crate::tile::multiply`], before the bias.
@@ -17,14 +21,12 @@ pub(crate) fn multiply(part: &PackedPart, inputs: &Inputs<'_>, tile: &Tile, out:
         Kind::F32 => call.float::<Single>(),
         Kind::F16 => call.float::<Half>(),
         Kind::Bf16 => call.float::<Brain>(),
-        Kind::Nibble => call.quant::<Nibble>(),
-        Kind::Byte => call.quant::<Byte>(),
-        Kind::AffineNibble { scale: AffineScale::F16, .. } => call.quant::<AffineNibble<Half>>(),
-        Kind::AffineNibble { scale: AffineScale::Bf16, .. } => call.quant::<AffineNibble<Brain>>(),
-        Kind::AffineNibble { scale: AffineScale::F32, .. } => call.quant::<AffineNibble<Single>>(),
-        Kind::AffineByte { scale: AffineScale::F16, .. } => call.quant::<AffineByte<Half>>(),
-        Kind::AffineByte { scale: AffineScale::Bf16, .. } => call.quant::<AffineByte<Brain>>(),
-        Kind::AffineByte { scale: AffineScale::F32, .. } => call.quant::<AffineByte<Single>>(),
+        Kind::Flat(flat) => call.flat(flat),
+        Kind::Super(Super::Q2K) => call.quant::<Halves<2, true, 0>>(),
+        Kind::Super(Super::Q3K) => call.quant::<Halves<3, false, { Super::Q3K.zero() as i16 }>>(),
+        Kind::Super(Super::Q4K) => call.quant::<Whole<4>>(),
+        Kind::Super(Super::Q5K) => call.quant::<Whole<5>>(),
+        Kind::Super(Super::Q6K) => call.quant::<Halves<6, false, { Super::Q6K.zero() as i16 }>>(),
     }
 }
 
@@ -60,6 +62,38 @@ impl Call<'_> {
     fn float<W: Widen>(self) {
         let Self { weights, inputs, tile, out, .. } = self;
         fixed!(tile.rows.len(), float, W, (weights, inputs, tile, out));
+    }
+
+    fn flat(self, kind: pack::Flat) {
+        match (kind.min, kind.bits) {
+            (false, 4) => self.quant::<Flat<Planes<4>, Half, false, -8, 1>>(),
+            (false, 5) => self.quant::<Flat<Planes<5>, Half, false, -16, 1>>(),
+            (false, 8) => self.quant::<Flat<Bytes, Half, false, 0, 1>>(),
+            (true, 2) => self.affine::<Planes<2>, 0>(kind),
+            (true, 3) => self.affine::<Planes<3>, 0>(kind),
+            (true, 4) => self.affine::<Planes<4>, 0>(kind),
+            (true, 5) => self.affine::<Planes<5>, 0>(kind),
+            (true, 6) => self.affine::<Planes<6>, 0>(kind),
+            (true, 8) => self.affine::<Bytes, 128>(kind),
+            _ => unreachable!("{kind:?} is not packed"),
+        }
+    }
+
+    fn affine<E: Elements, const ZERO: i16>(self, kind: pack::Flat) {
+        match kind.scale {
+            AffineScale::F16 => self.group::<E, Half, ZERO>(kind.blocks),
+            AffineScale::Bf16 => self.group::<E, Brain, ZERO>(kind.blocks),
+            AffineScale::F32 => self.group::<E, Single, ZERO>(kind.blocks),
+        }
+    }
+
+    fn group<E: Elements, S: Widen, const ZERO: i16>(self, blocks: usize) {
+        match blocks {
+            1 => self.quant::<Flat<E, S, true, ZERO, 1>>(),
+            2 => self.quant::<Flat<E, S, true, ZERO, 2>>(),
+            4 => self.quant::<Flat<E, S, true, ZERO, 4>>(),
+            _ => unreachable!("groups of {blocks} blocks"),
+        }
     }
 
     fn quant<Q: Quant>(self) {

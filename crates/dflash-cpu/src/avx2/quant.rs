@@ -1,83 +1,72 @@
 use std::arch::x86_64::*;
 
-use super::byte::byte_sums;
-use super::nibble::nibble_sums;
-use super::scale::{Widen, pair};
 use crate::inputs::Inputs;
 use crate::pack::{Kind, LANES};
 use crate::quantize::{QuantBlock, WideBlock};
 use crate::tile::{Products, Tile};
 
-/// What the compiler should know of a quantised kind.
+/// Outputs of a group for each of `R` input rows.
+pub(super) type Sums<const R: usize> = [[__m256; 2]; R];
+
+/// A quantised kind: how its units are read and added.
 pub(super) trait Quant {
-    /// Type of scale and minimum.
-    type Scale: Widen;
     /// Quantised activations.
-    type Block: Block;
-    /// Whether there is a minimum.
-    const MIN: bool;
-    /// Added to a stored element.
-    const ZERO: i32;
+    type Block: Activations;
+    /// Scale and minimum of a unit.
+    type Head: Copy;
+    /// Blocks of a unit.
+    const BLOCKS: usize;
+    /// Bytes of the head of a unit of a group.
+    const HEAD_BYTES: usize;
+    /// Bytes of a block of a group.
+    const BLOCK_BYTES: usize;
+
+    /// Reads the head of a unit.
+    ///
+    /// # Safety
+    /// `unit` points to [`Quant::HEAD_BYTES`] bytes, and the machine has AVX2.
+    unsafe fn head(unit: *const u8) -> Self::Head;
+
+    /// Adds the products of a block.
+    ///
+    /// # Safety
+    /// `block` points to [`Quant::BLOCK_BYTES`] bytes, `rows` to blocks, and the machine has AVX2.
+    unsafe fn add_block<const R: usize>(
+        head: Self::Head,
+        block: *const u8,
+        rows: [*const Self::Block; R],
+        sums: &mut Sums<R>,
+    );
 }
 
-/// `scale * (q - 8)`.
-pub(super) struct Nibble;
-/// `scale * q`.
-pub(super) struct Byte;
-/// `scale * q + min`, four bits.
-pub(super) struct AffineNibble<S>(S);
-/// `scale * (q + 128) + min`, eight bits.
-pub(super) struct AffineByte<S>(S);
-
-impl Quant for Nibble {
-    type Scale = super::scale::Half;
-    type Block = QuantBlock;
-    const MIN: bool = false;
-    const ZERO: i32 = -8;
-}
-
-impl Quant for Byte {
-    type Scale = super::scale::Half;
-    type Block = WideBlock;
-    const MIN: bool = false;
-    const ZERO: i32 = 0;
-}
-
-impl<S: Widen> Quant for AffineNibble<S> {
-    type Scale = S;
-    type Block = QuantBlock;
-    const MIN: bool = true;
-    const ZERO: i32 = 0;
-}
-
-impl<S: Widen> Quant for AffineByte<S> {
-    type Scale = S;
-    type Block = WideBlock;
-    const MIN: bool = true;
-    const ZERO: i32 = 128;
-}
-
-/// Quantised activations, and how weights are multiplied with them.
-pub(super) trait Block: Sized {
-    /// Bytes of 32 inputs of a group of weights.
-    const WEIGHTS: usize;
-
-    /// All blocks of the inputs.
-    fn all<'a>(inputs: &Inputs<'a>) -> &'a [Self];
-
-    /// Scale, its product with the sum, and the sum.
-    fn factors(&self) -> (f32, f32, i32);
+/// Elements of a block without their scales.
+pub(super) trait Elements {
+    /// Quantised activations.
+    type Block: Activations;
+    /// Bytes of a block of a group.
+    const BYTES: usize;
 
     /// Integer sums of products.
     ///
     /// # Safety
-    /// `weights` points to [`Block::WEIGHTS`] bytes, `rows` to blocks, and the machine has AVX2.
-    unsafe fn sums<const R: usize>(weights: *const u8, rows: [*const Self; R]) -> [[__m256i; 2]; R];
+    /// `weights` points to [`Elements::BYTES`] bytes, `rows` to blocks, and the machine has AVX2.
+    unsafe fn sums<const R: usize>(weights: *const u8, rows: [*const Self::Block; R]) -> [[__m256i; 2]; R];
 }
 
-impl Block for QuantBlock {
-    const WEIGHTS: usize = 16 * LANES;
+/// Quantised activations of 32 inputs.
+pub(super) trait Activations: Sized {
+    /// All blocks of the inputs.
+    fn all<'a>(inputs: &Inputs<'a>) -> &'a [Self];
 
+    /// Scale, its product with the sum, and the sums of both halves in one number.
+    fn factors(&self) -> (f32, f32, i32);
+}
+
+fn pair([first, last]: [i16; 2]) -> i32 {
+    i32::from(last) << 16 | i32::from(first as u16)
+}
+
+impl Activations for QuantBlock {
     #[inline(always)]
     fn all<'a>(inputs: &Inputs<'a>) -> &'a [Self] {
         inputs.blocks
@@ -85,20 +74,11 @@ impl Block for QuantBlock {
 
     #[inline(always)]
     fn factors(&self) -> (f32, f32, i32) {
-        (self.scale, self.sum, self.total)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn sums<const R: usize>(weights: *const u8, rows: [*const Self; R]) -> [[__m256i; 2]; R] {
-        // SAFETY: the caller's promise.
-        unsafe { nibble_sums(weights, rows) }
+        (self.scale, self.sum, pair(self.totals))
     }
 }
 
-impl Block for WideBlock {
-    const WEIGHTS: usize = 32 * LANES;
-
+impl Activations for WideBlock {
     #[inline(always)]
     fn all<'a>(inputs: &Inputs<'a>) -> &'a [Self] {
         inputs.wide
@@ -106,14 +86,7 @@ impl Block for WideBlock {
 
     #[inline(always)]
     fn factors(&self) -> (f32, f32, i32) {
-        (self.scale, self.sum, self.total)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn sums<const R: usize>(weights: *const u8, rows: [*const Self; R]) -> [[__m256i; 2]; R] {
-        // SAFETY: the caller's promise.
-        unsafe { byte_sums(weights, rows) }
+        (self.scale, self.sum, pair(self.totals))
     }
 }
 
@@ -126,13 +99,12 @@ pub(super) fn multiply<Q: Quant, const R: usize>(
     tile: &Tile,
     out: &mut Products,
 ) {
-    let (row_blocks, unit_blocks) = (inputs.row_blocks(), kind.unit_blocks());
-    let unit = kind.unit_bytes() * LANES;
-    let scales = Q::Scale::BYTES * LANES * (1 + usize::from(Q::MIN));
-    assert!(unit == unit_blocks * Q::Block::WEIGHTS + scales);
-    let (units, x) =
-        (row_blocks / unit_blocks, &Q::Block::all(inputs)[tile.rows.start * row_blocks..][..R * row_blocks]);
-    let mut position = weights[..units * unit].as_ptr();
+    let row_blocks = inputs.row_blocks();
+    let (units, unit) = (row_blocks / Q::BLOCKS, Q::HEAD_BYTES + Q::BLOCKS * Q::BLOCK_BYTES);
+    assert!(kind.unit_bytes() * LANES == unit && kind.unit_blocks() == Q::BLOCKS);
+    let (weights, x) =
+        (&weights[..units * unit], &Q::Block::all(inputs)[tile.rows.start * row_blocks..][..R * row_blocks]);
+    let mut position = weights.as_ptr();
     let mut rows = [x.as_ptr(); R];
     for (r, row) in rows.iter_mut().enumerate() {
         *row = row.wrapping_add(r * row_blocks);
@@ -140,68 +112,44 @@ pub(super) fn multiply<Q: Quant, const R: usize>(
     let mut sums = [[_mm256_setzero_ps(); 2]; R];
     for _ in 0..units {
         if tile.fetch_next {
-            super::fetch(position, units * unit, unit);
+            super::fetch(position, weights.len(), Q::HEAD_BYTES);
         }
-        // SAFETY: `units` units lie in `weights` and as many times `unit_blocks` blocks in each row.
-        unsafe { add_unit::<Q, R>(unit_blocks, position, rows, &mut sums) };
-        position = position.wrapping_add(unit);
-        for row in &mut rows {
-            *row = row.wrapping_add(unit_blocks);
+        // SAFETY: `units` units lie in `weights`.
+        let head = unsafe { Q::head(position) };
+        position = position.wrapping_add(Q::HEAD_BYTES);
+        for _ in 0..Q::BLOCKS {
+            if tile.fetch_next {
+                super::fetch(position, weights.len(), Q::BLOCK_BYTES);
+            }
+            // SAFETY: as many blocks as all units have lie in each row, and behind the head in each unit.
+            unsafe { Q::add_block::<R>(head, position, rows, &mut sums) };
+            position = position.wrapping_add(Q::BLOCK_BYTES);
+            for row in &mut rows {
+                *row = row.wrapping_add(1);
+            }
         }
     }
     super::store(&sums, out);
 }
 
-/// # Safety
-/// `unit` points to a whole unit, every one of `rows` to `blocks` blocks.
+/// Adds the scaled integer sums of a block, then its minimum.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn add_unit<Q: Quant, const R: usize>(
-    blocks: usize,
-    mut unit: *const u8,
-    mut rows: [*const Q::Block; R],
-    sums: &mut [[__m256; 2]; R],
-) {
-    let width = Q::Scale::BYTES * LANES;
-    // SAFETY: a unit begins with its scales.
-    let scales = unsafe { pair::<Q::Scale>(unit) };
-    unit = unit.wrapping_add(width);
-    let mut mins = [_mm256_setzero_ps(); 2];
-    if Q::MIN {
-        // SAFETY: minimums follow the scales.
-        mins = unsafe { pair::<Q::Scale>(unit) };
-        unit = unit.wrapping_add(width);
-    }
-    for _ in 0..blocks {
-        // SAFETY: the pointers stand at a block of their unit and row.
-        let integers = unsafe { Q::Block::sums(unit, rows) };
-        for r in 0..R {
-            // SAFETY: as above.
-            let factors = unsafe { (*rows[r]).factors() };
-            for half in 0..2 {
-                let sum = &mut sums[r][half];
-                *sum = add_block::<Q>(*sum, integers[r][half], scales[half], mins[half], factors);
-            }
-            rows[r] = rows[r].wrapping_add(1);
-        }
-        unit = unit.wrapping_add(Q::Block::WEIGHTS);
-    }
-}
-
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn add_block<Q: Quant>(
+pub(super) fn add_scaled<const MIN: bool, const ZERO: i16>(
     sum: __m256,
     integer: __m256i,
     scale: __m256,
     min: __m256,
-    (x_scale, x_sum, x_total): (f32, f32, i32),
+    (x_scale, x_sum, x_totals): (f32, f32, i32),
 ) -> __m256 {
-    let integer = match Q::ZERO {
+    let integer = match ZERO {
         0 => integer,
-        zero => _mm256_add_epi32(integer, _mm256_set1_epi32(zero * x_total)),
+        zero => {
+            let zeros = _mm256_madd_epi16(_mm256_set1_epi32(x_totals), _mm256_set1_epi16(zero));
+            _mm256_add_epi32(integer, zeros)
+        }
     };
     let scale = _mm256_mul_ps(scale, _mm256_set1_ps(x_scale));
     let sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(integer), scale, sum);
-    if Q::MIN { _mm256_fmadd_ps(min, _mm256_set1_ps(x_sum), sum) } else { sum }
+    if MIN { _mm256_fmadd_ps(min, _mm256_set1_ps(x_sum), sum) } else { sum }
 }

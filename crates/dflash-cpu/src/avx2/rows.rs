@@ -25,16 +25,14 @@ pub(crate) fn quantize(x: &[[f32; BLOCK]], blocks: &mut [QuantBlock], wide: &mut
 fn quantize_features(x: &[[f32; BLOCK]], blocks: &mut [QuantBlock], wide: &mut [WideBlock]) {
     for (block, x) in blocks.iter_mut().zip(x) {
         let (q, scale) = integers(x);
-        let (sum, total) = sums(&q, scale);
-        (block.scale, block.sum, block.total) = (scale, sum, total);
+        (block.scale, (block.sum, block.totals)) = (scale, sums(&q, scale));
         let bytes = in_order(_mm256_packs_epi16(in_order(q[0]), in_order(q[1])));
         // SAFETY: `q` is 32 bytes.
         unsafe { _mm256_storeu_si256(block.q.as_mut_ptr().cast(), bytes) };
     }
     for (block, x) in wide.iter_mut().zip(x) {
         let (q, scale) = integers(x);
-        let (sum, total) = sums(&q, scale);
-        (block.scale, block.sum, block.total) = (scale, sum, total);
+        (block.scale, (block.sum, block.totals)) = (scale, sums(&q, scale));
         // SAFETY: `q` is twice 32 bytes.
         unsafe {
             let target = block.q.as_mut_ptr().cast::<__m256i>();
@@ -100,13 +98,15 @@ fn magnitude(x: __m256, mask: __m256i) -> __m256i {
     _mm256_and_si256(_mm256_castps_si256(x), mask)
 }
 
-/// [`QuantBlock::sum`] and [`QuantBlock::total`].
+/// [`QuantBlock::sum`] and [`QuantBlock::totals`].
 #[inline]
 #[target_feature(enable = "avx2")]
-fn sums(q: &[__m256i; 2], scale: f32) -> (f32, i32) {
-    let pairs = _mm256_madd_epi16(_mm256_add_epi16(q[0], q[1]), _mm256_set1_epi16(1));
-    let four = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256::<1>(pairs));
-    let two = _mm_add_epi32(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
-    let total = _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two)));
-    (scale * total as f32, total)
+fn sums(q: &[__m256i; 2], scale: f32) -> (f32, [i16; 2]) {
+    let ones = _mm256_set1_epi16(1);
+    // Lanes of the first half and of the second take turns in pairs, then stand side by side.
+    let both = _mm256_hadd_epi32(_mm256_madd_epi16(q[0], ones), _mm256_madd_epi16(q[1], ones));
+    let four = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256::<1>(both));
+    let two = _mm_add_epi32(four, _mm_shuffle_epi32::<0b10_11_00_01>(four));
+    let totals = [_mm_cvtsi128_si32(two) as i16, _mm_extract_epi32::<2>(two) as i16];
+    (scale * f32::from(totals[0] + totals[1]), totals)
 }

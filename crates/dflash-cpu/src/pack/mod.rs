@@ -1,20 +1,23 @@
 //! Packed weights: how matrices stand in memory while the model runs.
 //!
 //! Sixteen output rows (a group) are interleaved, so that lane `r` of a vector belongs to output row `r` and
-//! the sum over the inputs never leaves its lane; eight of them would read the activations twice as often. A row alone, before it is interleaved, is a sequence of
-//! [units](Kind::unit_cols): the scale, the minimum, then the quantised elements, in the order in which they
-//! are read, since a machine's own prefetching follows ascending addresses only.
+//! the sum over the inputs never leaves its lane; eight of them would read the activations twice as often. A row alone,
+//! before it is interleaved, is a sequence of [units](Kind::unit_cols): the scale, the minimum, then blocks of
+//! quantised elements, in the order in which they are read, since a machine's own prefetching follows ascending
+//! addresses only. Elements keep the bits that they have in the file, in [planes].
 
 mod kind;
 mod lanes;
+pub(crate) mod planes;
 mod row;
+mod super_block;
 
 use dflash_tensor::{BackendError, Format, Part, PartShape, Weight};
 
 use crate::CpuBackend;
 use crate::disjoint::Disjoint;
 
-pub(crate) use kind::{BLOCK, Kind, MAX_CELL};
+pub(crate) use kind::{BLOCK, Flat, Kind, MAX_CELL, Super};
 
 /// Output rows that are interleaved.
 pub(crate) const LANES: usize = 16;
@@ -108,7 +111,7 @@ pub(crate) fn pack(backend: &CpuBackend, parts: &[Part<'_>]) -> Result<Weight, B
         pack_part(backend, part)
     });
     let packed = packed.collect::<Result<Vec<_>, _>>()?;
-    let shapes = parts.iter().map(|part| PartShape { rows: part.rows, format: part.format });
+    let shapes = parts.iter().map(|part| PartShape { rows: part.outputs(), format: part.format });
     Ok(weight(cols, shapes.collect(), packed))
 }
 
@@ -122,10 +125,9 @@ fn pack_part(backend: &CpuBackend, part: &Part<'_>) -> Result<PackedPart, Backen
     let kind = Kind::of(part.format).ok_or(BackendError::UnsupportedFormat(part.format))?;
     let source = row::Source::of(part)?;
     let order = |row: usize| part.order.map_or(row, |order| order[row] as usize);
-    let mut packed = PackedPart::zeroed(kind, part.rows, part.cols);
+    let mut packed = PackedPart::zeroed(kind, part.outputs(), part.cols);
     fill(backend, &mut packed, &|row, unit, bytes| source.read(order(row), unit, bytes));
     if let Some(bias) = part.bias {
-        assert_eq!(bias.len(), part.rows, "one bias per output feature");
         packed.set_bias(bias.iter().copied());
     }
     Ok(packed)

@@ -21,9 +21,9 @@ pub(crate) fn multiply(part: &PackedPart, inputs: &Inputs<'_>, tile: &Tile, out:
 fn dot(part: &PackedPart, weights: &[u8], inputs: &Inputs<'_>, row: usize) -> [f32; LANES] {
     if part.kind.is_quantized() {
         let blocks = row * inputs.row_blocks()..(row + 1) * inputs.row_blocks();
-        match part.kind.is_nibble() {
-            true => quant::nibbles(part.kind, weights, &inputs.blocks[blocks]),
-            false => quant::bytes(part.kind, weights, &inputs.wide[blocks]),
+        match part.kind.takes_bytes() {
+            true => quant::dot(part.kind, weights, &inputs.blocks[blocks]),
+            false => quant::dot(part.kind, weights, &inputs.wide[blocks]),
         }
     } else {
         float::dot(part.kind, weights, &inputs.values[row * inputs.cols..][..inputs.cols])

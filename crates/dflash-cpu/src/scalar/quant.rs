@@ -1,90 +1,133 @@
 use dflash_tensor::AffineScale;
 
 use super::{bf16_lane, f16_lane, f32_lane};
-use crate::pack::{Kind, LANES};
+use crate::pack::planes::{self, QUADS};
+use crate::pack::{BLOCK, Kind, LANES, Super};
 use crate::quantize::{QuantBlock, WideBlock};
 
-/// The outputs of a group of four-bit weights for one input row.
-pub(super) fn nibbles(kind: Kind, weights: &[u8], x: &[QuantBlock]) -> [f32; LANES] {
-    dot(kind, weights, x, |elements, x| Sums {
-        lanes: nibble_sums(elements, x),
-        scale: x.scale,
-        sum: x.sum,
-        total: x.total,
-    })
+/// Quantised activations of 32 inputs.
+pub(super) trait Block {
+    /// The integers in the order of the inputs.
+    fn integers(&self) -> [i32; BLOCK];
+
+    /// Scale, its product with the sum, and the sums of both halves.
+    fn factors(&self) -> Factors;
 }
 
-/// The outputs of a group of eight-bit weights for one input row.
-pub(super) fn bytes(kind: Kind, weights: &[u8], x: &[WideBlock]) -> [f32; LANES] {
-    dot(kind, weights, x, |elements, x| Sums {
-        lanes: byte_sums(elements, x),
-        scale: x.scale,
-        sum: x.sum,
-        total: x.total,
-    })
-}
-
-/// Integer sums of a block, and the numbers of its activations.
-struct Sums {
-    lanes: [i32; LANES],
+/// Numbers of a block of activations.
+pub(super) struct Factors {
     scale: f32,
     sum: f32,
-    total: i32,
+    totals: [i32; 2],
 }
 
-/// A block's sum is an exact integer; scaled sums are added in block order, each followed by its minimum.
-#[inline(always)]
-fn dot<B>(kind: Kind, weights: &[u8], x: &[B], sums: impl Fn(&[u8], &B) -> Sums) -> [f32; LANES] {
+impl Block for QuantBlock {
+    fn integers(&self) -> [i32; BLOCK] {
+        self.q.map(i32::from)
+    }
+
+    fn factors(&self) -> Factors {
+        Factors { scale: self.scale, sum: self.sum, totals: self.totals.map(i32::from) }
+    }
+}
+
+impl Block for WideBlock {
+    fn integers(&self) -> [i32; BLOCK] {
+        let mut integers = [0; BLOCK];
+        for (four, q) in integers.as_chunks_mut::<4>().0.iter_mut().zip(self.q.as_chunks::<4>().0) {
+            *four = [q[0], q[2], q[1], q[3]].map(i32::from);
+        }
+        integers
+    }
+
+    fn factors(&self) -> Factors {
+        Factors { scale: self.scale, sum: self.sum, totals: self.totals.map(i32::from) }
+    }
+}
+
+/// Scale and minimum of a unit.
+struct Head {
+    scale: [f32; LANES],
+    min: [f32; LANES],
+}
+
+/// The outputs of a group of quantised weights for one input row. A block's sums are exact integers; scaled
+/// sums are added in block order, each followed by its minimum.
+pub(super) fn dot<B: Block>(kind: Kind, weights: &[u8], x: &[B]) -> [f32; LANES] {
     let mut lanes = [0.0_f32; LANES];
-    let blocks = kind.unit_blocks();
-    for (unit, x) in weights.chunks_exact(kind.unit_bytes() * LANES).zip(x.chunks_exact(blocks)) {
-        let (scales, elements) = unit.split_at(kind.head_bytes() * LANES);
-        let scale = widen(kind, scales);
-        let min = kind.has_min().then(|| widen(kind, &scales[kind.scale_bytes() * LANES..]));
-        for (elements, x) in elements.chunks_exact(elements.len() / blocks).zip(x) {
-            add_block(&mut lanes, kind.zero(), &scale, min.as_ref(), &sums(elements, x));
+    let units = weights.chunks_exact(kind.unit_bytes() * LANES);
+    for (unit, x) in units.zip(x.chunks_exact(kind.unit_blocks())) {
+        let (head, blocks) = unit.split_at(kind.head_bytes() * LANES);
+        let head = read_head(kind, head);
+        for (block, x) in blocks.chunks_exact(kind.block_bytes() * LANES).zip(x) {
+            let (factors, elements) = block.split_at(kind.block_head_bytes() * LANES);
+            let (sums, x) = (half_sums(kind.bits(), elements, &x.integers()), x.factors());
+            match kind {
+                Kind::Super(kind) => add_super(&mut lanes, kind, &head, factors, &sums, &x),
+                _ => add_flat(&mut lanes, kind, &head, &sums, &x),
+            }
         }
     }
     lanes
 }
 
-#[inline(always)]
-fn add_block(
-    lanes: &mut [f32; LANES],
-    zero: i32,
-    scale: &[f32; LANES],
-    min: Option<&[f32; LANES]>,
-    x: &Sums,
-) {
-    for ((lane, sum), scale) in lanes.iter_mut().zip(x.lanes).zip(scale) {
-        let sum = (sum + zero * x.total) as f32;
-        *lane = sum.mul_add(scale * x.scale, *lane);
-    }
-    for (lane, min) in lanes.iter_mut().zip(min.into_iter().flatten()) {
-        *lane = min.mul_add(x.sum, *lane);
-    }
+fn read_head(kind: Kind, bytes: &[u8]) -> Head {
+    let (scale, min) = bytes.split_at(kind.scale_bytes() * LANES);
+    Head { scale: widen(kind, scale), min: if kind.has_min() { widen(kind, min) } else { [0.0; LANES] } }
 }
 
-/// Vector `v` holds inputs `4v..4v+4` in its low nibbles and `16+4v..` in its high ones.
-fn nibble_sums(elements: &[u8], x: &QuantBlock) -> [i32; LANES] {
-    let mut sums = [0; LANES];
-    for (vector, bytes) in elements.chunks_exact(4 * LANES).enumerate() {
-        for (i, &byte) in bytes.iter().enumerate() {
-            let (lane, k) = (i / 4, 4 * vector + i % 4);
-            let products = (i32::from(byte & 15), i32::from(byte >> 4));
-            sums[lane] += products.0 * i32::from(x.q[k]) + products.1 * i32::from(x.q[k + 16]);
+fn add_flat(lanes: &mut [f32; LANES], kind: Kind, head: &Head, sums: &[[i32; LANES]; 2], x: &Factors) {
+    let zero = kind.zero() * (x.totals[0] + x.totals[1]);
+    for (lane, sum) in lanes.iter_mut().enumerate() {
+        let product = (sums[0][lane] + sums[1][lane] + zero) as f32;
+        *sum = product.mul_add(head.scale[lane] * x.scale, *sum);
+        if kind.has_min() {
+            *sum = head.min[lane].mul_add(x.sum, *sum);
         }
     }
-    sums
 }
 
-/// Vector `v` holds inputs `4v..4v+4`; the activations have even ones before odd ones.
-fn byte_sums(elements: &[u8], x: &WideBlock) -> [i32; LANES] {
-    let mut sums = [0; LANES];
-    for (bytes, x) in elements.chunks_exact(4 * LANES).zip(x.q.as_chunks::<4>().0) {
-        for (sum, lane) in sums.iter_mut().zip(bytes.as_chunks::<4>().0) {
-            let x = [x[0], x[2], x[1], x[3]];
-            *sum += lane.iter().zip(x).map(|(&byte, x)| i32::from(byte as i8) * i32::from(x)).sum::<i32>();
+fn add_super(
+    lanes: &mut [f32; LANES],
+    kind: Super,
+    head: &Head,
+    factors: &[u8],
+    sums: &[[i32; LANES]; 2],
+    x: &Factors,
+) {
+    let factors = factors.as_chunks().0.iter().map(|&head| kind.factors(head));
+    for (lane, (sum, ([scale, second], mins))) in lanes.iter_mut().zip(factors).enumerate() {
+        let (d, m, halves) = (head.scale[lane], head.min[lane], [sums[0][lane], sums[1][lane]]);
+        match kind {
+            // One scale and one minimum, exact in f32: eleven bits by six.
+            Super::Q4K | Super::Q5K => {
+                let (scale, min) = (d * scale as f32, -m * mins[0] as f32);
+                *sum = ((halves[0] + halves[1]) as f32).mul_add(scale * x.scale, *sum);
+                *sum = min.mul_add(x.sum, *sum);
+            }
+            Super::Q2K | Super::Q3K | Super::Q6K => {
+                let zero = kind.zero();
+                let product =
+                    scale * (halves[0] + zero * x.totals[0]) + second * (halves[1] + zero * x.totals[1]);
+                *sum = (product as f32).mul_add(d * x.scale, *sum);
+                if kind.has_min() {
+                    let product = mins[0] * x.totals[0] + mins[1] * x.totals[1];
+                    *sum = (product as f32).mul_add(-(m * x.scale), *sum);
+                }
+            }
+        }
+    }
+}
+
+/// Sums of the products of the first and of the last sixteen elements, before the zero.
+fn half_sums(bits: u8, elements: &[u8], x: &[i32; BLOCK]) -> [[i32; LANES]; 2] {
+    let words = elements.as_chunks::<4>().0;
+    let mut sums = [[0; LANES]; 2];
+    for (quad, x) in x.as_chunks::<4>().0.iter().enumerate() {
+        for (lane, sum) in sums[quad / (QUADS / 2)].iter_mut().enumerate() {
+            let quad = planes::quad(bits, quad, |word| u32::from_le_bytes(words[word * LANES + lane]));
+            let integer = |byte: u8| if bits == 8 { i32::from(byte.cast_signed()) } else { i32::from(byte) };
+            *sum += quad.to_le_bytes().into_iter().zip(x).map(|(byte, x)| integer(byte) * x).sum::<i32>();
         }
     }
     sums

@@ -1,7 +1,7 @@
 use dflash_cpu::CpuBackend;
 use dflash_tensor::{Activation, Backend, Format, Pre, Tail};
 
-use crate::matrix::{Matrix, Noise, formats, widths};
+use crate::matrix::{FORMATS, Matrix, Noise, biased, widths};
 use crate::tensor;
 
 const ROWS: usize = 3;
@@ -12,7 +12,7 @@ fn is_float(format: Format) -> bool {
 
 /// What the product is in f64, and how far from it rounding may lead.
 fn product(matrix: &Matrix, row: usize, x: &[f64]) -> (f64, f64) {
-    let weights = &matrix.values[row * matrix.cols..][..matrix.cols];
+    let weights = matrix.row(row);
     let exact: f64 = weights.iter().zip(x).map(|(w, x)| w * x).sum();
     let mut bound = 1e-6 * weights.iter().zip(x).map(|(w, x)| (w * x).abs()).sum::<f64>() + 1e-6;
     if !is_float(matrix.format) {
@@ -35,9 +35,9 @@ fn normalized(x: &[f32], gain: &[f32]) -> Vec<f64> {
 #[test]
 fn products_are_close_to_exact_ones() {
     let backend = CpuBackend::detect();
-    for format in formats() {
+    for format in FORMATS {
         for cols in widths(format) {
-            let matrix = Matrix::new(format, 37, cols, 11).with_bias();
+            let matrix = biased(Matrix::new(format, 37, cols, 11));
             let (x, gain) = (Noise(1).numbers(ROWS * cols), Noise(2).numbers(cols));
             let (input, norm) = (tensor(&backend, ROWS, &x), tensor(&backend, 1, &gain));
             let weight = backend.pack(&[matrix.part()]).expect("whole blocks");
@@ -59,8 +59,7 @@ fn products_are_close_to_exact_ones() {
 #[test]
 fn gated_products_and_residuals_are_close_to_exact_ones() {
     let (backend, cols) = (CpuBackend::detect(), 96);
-    let (gate, up) =
-        (Matrix::new(Format::F32, 19, cols, 1), Matrix::new(Format::Bf16, 19, cols, 2).with_bias());
+    let (gate, up) = (Matrix::new(Format::F32, 19, cols, 1), biased(Matrix::new(Format::Bf16, 19, cols, 2)));
     let x = Noise(1).numbers(cols);
     let wide: Vec<f64> = x.iter().map(|&x| f64::from(x)).collect();
     let input = tensor(&backend, 1, &x);

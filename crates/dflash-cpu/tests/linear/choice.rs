@@ -1,10 +1,10 @@
 use dflash_cpu::{CpuBackend, Isa};
 use dflash_tensor::{Among, Backend, BackendError, Choice, Format, Part, Pre, argmax};
 
-use crate::matrix::{Matrix, Noise, formats};
+use crate::matrix::{FORMATS, Matrix, Noise, biased};
 use crate::{scalar, tensor};
 
-const COLS: usize = 128;
+const COLS: usize = 256;
 
 /// Outputs, with a ragged group and a ragged tile.
 const OUTPUTS: usize = 700;
@@ -24,8 +24,8 @@ fn key(choices: &[Choice]) -> Vec<(u32, u32, u32)> {
 fn a_choice_is_that_of_the_stored_logits() {
     let backend = CpuBackend::detect();
     let x = Noise(8).numbers(21 * COLS);
-    for format in formats() {
-        let matrix = Matrix::new(format, OUTPUTS, COLS, 3).with_bias();
+    for format in FORMATS {
+        let matrix = biased(Matrix::new(format, OUTPUTS, COLS, 3));
         let weight = backend.pack(&[matrix.part()]).expect("whole blocks");
         let rows: Vec<usize> = (0..21).rev().collect();
         let mut logits = backend.tensor(21, OUTPUTS);
@@ -46,7 +46,7 @@ fn a_choice_is_that_of_the_stored_logits() {
 #[test]
 fn choices_depend_on_nothing_but_the_row() {
     let x = Noise(8).numbers(37 * COLS);
-    for format in formats() {
+    for format in FORMATS {
         let matrix = Matrix::new(format, OUTPUTS, COLS, 3);
         let one = |row: usize| choices(&scalar(1), matrix.part(), &x, &[row], 650)[0];
         let expected = key(&(0..37).map(one).collect::<Vec<_>>());
@@ -102,7 +102,7 @@ fn nan_is_an_error_with_its_lowest_id() {
 #[test]
 fn damaged_activations_are_an_error_in_every_format() {
     let backend = CpuBackend::detect();
-    for format in formats() {
+    for format in FORMATS {
         let weight = backend.pack(&[Matrix::new(format, 40, COLS, 3).part()]).expect("whole blocks");
         let mut x = vec![0.5; 2 * COLS];
         x[COLS + 40] = f32::NAN;

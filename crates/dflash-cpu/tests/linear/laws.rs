@@ -1,7 +1,7 @@
 use dflash_cpu::{CpuBackend, Isa};
 use dflash_tensor::{Activation, Backend, Format, Pre, Tail, Tensor, Weight};
 
-use crate::matrix::{Matrix, Noise, formats, widths};
+use crate::matrix::{FORMATS, Matrix, Noise, biased, widths};
 use crate::{bits, scalar, tensor};
 
 /// Rows of the first two parts, ragged in groups of outputs.
@@ -58,14 +58,14 @@ fn residual(backend: &CpuBackend, first: usize, rows: usize, cols: usize) -> Ten
 }
 
 fn pair(format: Format, other: Format, cols: usize) -> [Matrix; 2] {
-    [Matrix::new(format, ROWS, cols, 1).with_bias(), Matrix::new(other, ROWS, cols, 2)]
+    [biased(Matrix::new(format, ROWS, cols, 1)), Matrix::new(other, ROWS, cols, 2)]
 }
 
 const TAILS: [Tail; 3] = [Tail::Store, Tail::Add, Tail::Glu(Activation::Silu)];
 
 #[test]
 fn bits_depend_on_nothing_but_the_row() {
-    for format in formats() {
+    for format in FORMATS {
         for cols in widths(format) {
             let rows = if cols > 1000 { 7 } else { 19 };
             let x = Noise(7).numbers(rows * cols);
@@ -90,8 +90,8 @@ fn backends() -> Vec<CpuBackend> {
 fn any_split_of_rows_gives_the_same_bits() {
     let splits: [&[usize]; 6] =
         [&[17, 16], &[1, 2, 3, 4, 5, 6, 7, 5], &[33], &[4, 29], &[20, 13], &[31, 1, 1]];
-    for format in formats() {
-        let cols = 3 * 128;
+    for format in FORMATS {
+        let cols = 3 * 256;
         let (x, matrices) = (Noise(3).numbers(33 * cols), pair(format, format, cols));
         let case = Case { matrices: &matrices, norm: true, tail: Tail::Store };
         let backend = CpuBackend::new(2, Isa::detect());
@@ -104,7 +104,7 @@ fn any_split_of_rows_gives_the_same_bits() {
 
 #[test]
 fn any_number_of_threads_gives_the_same_bits() {
-    for format in formats() {
+    for format in FORMATS {
         let cols = 256;
         let (x, matrices) = (Noise(3).numbers(41 * cols), pair(format, Format::Q8_0, cols));
         for tail in TAILS {
@@ -120,7 +120,7 @@ fn any_number_of_threads_gives_the_same_bits() {
 
 #[test]
 fn many_rows_and_wide_inputs_cross_chunks() {
-    for format in [Format::Q4_1, Format::Q8_0, Format::Bf16] {
+    for format in [Format::Q4_1, Format::Q8_0, Format::Bf16, Format::Q5K, Format::Q6K] {
         let cols = 4096;
         let (x, matrices) = (Noise(3).numbers(70 * cols), [Matrix::new(format, 20, cols, 4)]);
         let case = Case { matrices: &matrices, norm: false, tail: Tail::Store };

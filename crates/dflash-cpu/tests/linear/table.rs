@@ -1,13 +1,13 @@
 use dflash_cpu::CpuBackend;
 use dflash_tensor::{Backend, BackendError, Format, Part, Pre, Tail};
 
-use crate::matrix::{Matrix, Noise, formats, widths};
+use crate::matrix::{FORMATS, Matrix, Noise, biased, widths};
 use crate::{bits, tensor};
 
 #[test]
 fn embedding_rows_are_the_numbers_of_the_file() {
     let backend = CpuBackend::detect();
-    for format in formats() {
+    for format in FORMATS {
         for cols in widths(format) {
             let matrix = Matrix::new(format, 37, cols, 3);
             let table = backend.pack(&[matrix.part()]).expect("whole blocks");
@@ -16,8 +16,8 @@ fn embedding_rows_are_the_numbers_of_the_file() {
             backend.embed(&table, &ids, 2.0, &mut out);
             assert_eq!(out.rows(), ids.len());
             for (row, id) in ids.into_iter().enumerate() {
-                let exact = &matrix.values[id as usize * cols..][..cols];
-                for (found, exact) in backend.read(&out, row).iter().zip(exact) {
+                let exact = matrix.row(id as usize);
+                for (found, exact) in backend.read(&out, row).iter().zip(&exact) {
                     assert!(
                         (f64::from(*found) - 2.0 * exact).abs() <= 1e-6 * exact.abs().max(1.0),
                         "{format}"
@@ -31,11 +31,10 @@ fn embedding_rows_are_the_numbers_of_the_file() {
 #[test]
 fn gathered_rows_give_the_bits_of_the_whole() {
     let backend = CpuBackend::detect();
-    let (cols, ids) = (128, [5, 49, 0, 16, 17, 5, 33]);
+    let (cols, ids) = (256, [5, 49, 0, 16, 17, 5, 33]);
     let x = tensor(&backend, 2, &Noise(1).numbers(2 * cols));
-    for format in formats() {
-        let whole =
-            backend.pack(&[Matrix::new(format, 50, cols, 3).with_bias().part()]).expect("whole blocks");
+    for format in FORMATS {
+        let whole = backend.pack(&[biased(Matrix::new(format, 50, cols, 3)).part()]).expect("whole blocks");
         let some = backend.gather(&whole, &ids);
         assert_eq!((some.rows(), some.parts()[0].format), (ids.len(), format));
         let (mut all, mut out) = (backend.tensor(2, 50), backend.tensor(2, ids.len()));
@@ -51,9 +50,9 @@ fn gathered_rows_give_the_bits_of_the_whole() {
 
 #[test]
 fn an_order_moves_rows() {
-    let (backend, cols) = (CpuBackend::detect(), 128);
+    let (backend, cols) = (CpuBackend::detect(), 256);
     let order: Vec<u32> = (0..50).map(|i| i * 7 % 50).collect();
-    for format in formats() {
+    for format in FORMATS {
         let matrix = Matrix::new(format, 50, cols, 3);
         let plain = backend.pack(&[matrix.part()]).expect("whole blocks");
         let mut part = matrix.part();
@@ -84,6 +83,17 @@ fn packed_bytes_are_those_of_the_file() {
     let weight = |rows| backend.pack(&[Matrix::new(Format::Q4_1, rows, 64, 1).part()]).expect("whole blocks");
     assert_eq!(weight(32).bytes(), 32 * 40);
     assert_eq!(weight(33).bytes(), 48 * 40);
+}
+
+#[test]
+fn packed_weights_stay_quantised() {
+    let backend = CpuBackend::detect();
+    for format in FORMATS {
+        let matrix = Matrix::new(format, 48, 1024, 1);
+        let (packed, file) =
+            (backend.pack(&[matrix.part()]).expect("whole blocks").bytes(), matrix.file_bytes());
+        assert!(packed * 10 <= file * 11, "{format}: {packed} bytes for {file} of the file");
+    }
 }
 
 #[test]

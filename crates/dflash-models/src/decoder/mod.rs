@@ -6,8 +6,8 @@ mod load;
 use std::sync::Arc;
 
 use dflash_tensor::{
-    Among, Backend, BackendError, Batch, Choice, KvCache, LayerCache, Pre, RecurrentGeometry, SeqCache, Tensor,
-    Weight,
+    Among, Backend, BackendError, Batch, Choice, KvCache, LayerCache, Pre, RecurrentGeometry, SeqCache,
+    Tensor, Weight,
 };
 
 use crate::layer::{Layer, Mixer};

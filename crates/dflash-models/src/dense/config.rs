@@ -168,8 +168,7 @@ fn rope(
     if windows.iter().any(Option::is_none) {
         layer_types.push("full_attention");
     }
-    let rules =
-        RopeRules {
+    let rules = RopeRules {
         kinds: rules.rope_kinds,
         base: Some(10_000.0),
         context,

@@ -50,11 +50,7 @@ fn attention(rules: &DenseRules, keys: &ArchKeys<'_>) -> Result<AttentionShape, 
     })
 }
 
-fn ffn(
-    rules: &DenseRules,
-    keys: &ArchKeys<'_>,
-    attention: &AttentionShape,
-) -> Result<FfnPlan, ModelError> {
+fn ffn(rules: &DenseRules, keys: &ArchKeys<'_>, attention: &AttentionShape) -> Result<FfnPlan, ModelError> {
     if rules.experts.is_some() {
         return gguf_experts::read(keys, attention.hidden, true).map(FfnPlan::Sparse);
     }

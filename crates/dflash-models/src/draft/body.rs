@@ -71,8 +71,7 @@ impl Body {
         let types = layer_types(config)?;
         let context = config.required_size("max_position_embeddings")?;
         let used = used(&types);
-        let rules =
-            RopeRules {
+        let rules = RopeRules {
             kinds: &["linear", "llama3", "yarn"],
             base: None,
             context,

@@ -37,11 +37,8 @@ pub(super) fn from_gguf(
     let read = &[READ, gguf_experts::READ, OWN];
     keys.refuse(read)?;
     notes.extend(keys.note_unread(read));
-    let attention = AttentionShape {
-        head_norms: Some(NormRule::Plain),
-        output_gate: true,
-        ..keys.attention()?
-    };
+    let attention =
+        AttentionShape { head_norms: Some(NormRule::Plain), output_gate: true, ..keys.attention()? };
     let (blocks, extra) = blocks(&keys)?;
     let config = DecoderConfig {
         family: rules.family,

@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn wraps_are_stripped() {
-        for name in ["model.language_model.layers.0.x", "language_model.model.layers.0.x", "model.layers.0.x"] {
+        for name in ["model.language_model.layers.0.x", "language_model.model.layers.0.x", "model.layers.0.x"]
+        {
             assert_eq!(of_hf(name), "model.layers.0.x");
         }
         assert_eq!(of_hf("language_model.lm_head.weight"), "lm_head.weight");

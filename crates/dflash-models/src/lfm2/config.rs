@@ -48,10 +48,8 @@ const READ: &[&str] = &[
 ];
 
 /// Keys that change the forward pass.
-const CHANGES: &[Neutral] = &[
-    neutral("num_experts", NeutralValue::Zero),
-    neutral("sliding_window", NeutralValue::Nothing),
-];
+const CHANGES: &[Neutral] =
+    &[neutral("num_experts", NeutralValue::Zero), neutral("sliding_window", NeutralValue::Nothing)];
 
 /// Reads `config.json`; adds a note on keys that are not read.
 pub(super) fn from_json(config: &Keys<'_>, notes: &mut Vec<String>) -> Result<DecoderConfig, ModelError> {

@@ -13,7 +13,8 @@ use crate::text::GgufVocabulary;
 use crate::{ModelError, Target, decoder};
 
 /// How it is loaded.
-pub(crate) const FAMILY: Family = Family { model_types: &["lfm2"], arch: "lfm2", hf: from_hf, gguf: from_gguf };
+pub(crate) const FAMILY: Family =
+    Family { model_types: &["lfm2"], arch: "lfm2", hf: from_hf, gguf: from_gguf };
 
 fn from_hf(dir: &HfDir, context: &mut LoadContext<'_>) -> Result<Box<dyn Target>, ModelError> {
     let config = config::from_json(&dir.config.keys()?, &mut context.notes)?;

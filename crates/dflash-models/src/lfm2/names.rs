@@ -54,7 +54,10 @@ mod tests {
     fn names_become_those_of_other_decoders() {
         assert_eq!(of_hf("model.layers.1.feed_forward.w2.scales"), "model.layers.1.mlp.down_proj.scales");
         assert_eq!(of_hf("model.layers.1.conv.conv.weight"), "model.layers.1.conv.conv.weight");
-        assert_eq!(of_hf("model.layers.1.self_attn.out_proj.weight"), "model.layers.1.self_attn.o_proj.weight");
+        assert_eq!(
+            of_hf("model.layers.1.self_attn.out_proj.weight"),
+            "model.layers.1.self_attn.o_proj.weight"
+        );
         assert_eq!(of_gguf("blk.0.shortconv.in_proj.weight"), "model.layers.0.conv.in_proj.weight");
         assert_eq!(of_gguf("blk.0.what.weight"), "blk.0.what.weight");
     }

@@ -1,7 +1,7 @@
 //! The choice and the logits.
 
 use super::data::{Random, all, assert_bits, assert_close, filled};
-use super::decode::{FORMATS, Matrix};
+use super::decode::{FORMATS, Matrix, whole};
 use super::linear::{inputs, product};
 use crate::{Among, Backend, BackendError, Choice, Pre, Tail, Weight, argmax};
 
@@ -54,7 +54,7 @@ pub fn choose(backend: &dyn Backend) {
     let mut random = Random(8);
     for format in FORMATS {
         for (outputs, vocab) in [(1, 1), (64, 64), (131, 99), (3000, 2999)] {
-            let cols = 128;
+            let cols = whole(format, 128);
             let matrix = Matrix::random(format, outputs, cols, &mut random);
             let weight = backend.pack(&[matrix.part()]).expect("a format of the suite");
             let x = filled(backend, cols, &random.floats(8 * cols));

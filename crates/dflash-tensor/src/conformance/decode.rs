@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 
+use super::blocks;
 use super::data::Random;
 use crate::{AffineScale, Format, Part, PartData};
 
@@ -9,44 +10,78 @@ const fn affine(bits: u8, group: u16, scale: AffineScale) -> Format {
     Format::Affine { bits, group, scale }
 }
 
-/// Every format, with the group sizes and scale types of MLX.
-pub const FORMATS: [Format; 14] = [
+/// Every format, with all widths, group sizes and scale types of MLX.
+pub const FORMATS: [Format; 33] = [
     Format::F32,
     Format::F16,
     Format::Bf16,
     Format::Q8_0,
     Format::Q4_0,
     Format::Q4_1,
+    Format::Q5_0,
+    Format::Q5_1,
+    Format::Q2K,
+    Format::Q3K,
+    Format::Q4K,
+    Format::Q5K,
+    Format::Q6K,
+    affine(2, 32, AffineScale::F32),
+    affine(2, 64, AffineScale::Bf16),
+    affine(2, 128, AffineScale::F16),
+    affine(3, 32, AffineScale::F16),
+    affine(3, 64, AffineScale::F32),
+    affine(3, 128, AffineScale::Bf16),
     affine(4, 32, AffineScale::F16),
     affine(4, 64, AffineScale::F16),
     affine(4, 64, AffineScale::Bf16),
     affine(4, 128, AffineScale::F32),
+    affine(5, 32, AffineScale::Bf16),
+    affine(5, 64, AffineScale::F16),
+    affine(5, 128, AffineScale::F32),
+    affine(6, 32, AffineScale::F32),
+    affine(6, 64, AffineScale::Bf16),
+    affine(6, 128, AffineScale::F16),
     affine(8, 32, AffineScale::Bf16),
     affine(8, 64, AffineScale::F16),
     affine(8, 64, AffineScale::F32),
     affine(8, 128, AffineScale::Bf16),
 ];
 
+/// `cols` rounded up to whole blocks.
+pub(super) fn whole(format: Format, cols: usize) -> usize {
+    cols.next_multiple_of(format.block())
+}
+
 /// The raw bytes of a matrix as a file would hold them.
 #[derive(Clone)]
-pub(super) struct Matrix {
-    pub(super) format: Format,
-    pub(super) rows: usize,
-    pub(super) cols: usize,
-    pub(super) elements: Vec<u8>,
-    pub(super) scales: Vec<u8>,
-    pub(super) biases: Vec<u8>,
-    pub(super) bias: Option<Vec<f32>>,
-    pub(super) order: Option<Vec<u32>>,
+pub struct Matrix {
+    /// Storage format.
+    pub format: Format,
+    /// Rows in the file.
+    pub rows: usize,
+    /// Input features.
+    pub cols: usize,
+    elements: Vec<u8>,
+    scales: Vec<u8>,
+    biases: Vec<u8>,
+    /// [`Part::bias`].
+    pub bias: Option<Vec<f32>>,
+    /// [`Part::order`].
+    pub order: Option<Vec<u32>>,
 }
 
 impl Matrix {
+    /// A matrix of random contents of the size of real weights, the same for the same seed.
+    pub fn new(format: Format, rows: usize, cols: usize, seed: u64) -> Self {
+        Self::random(format, rows, cols, &mut Random(seed))
+    }
+
     /// Random contents of the size of real weights.
     pub(super) fn random(format: Format, rows: usize, cols: usize, random: &mut Random) -> Self {
         let mut elements = Vec::new();
         let (mut scales, mut biases) = (Vec::new(), Vec::new());
         for _ in 0..rows * cols / format.block() {
-            push_block(format, random, &mut elements);
+            blocks::push(format, random, &mut elements);
             if let Format::Affine { bits, scale, .. } = format {
                 let size = 0.2 / f32::from(1_u16 << (bits - 1));
                 push_scale(scale, size * (1.0 + random.uniform()), &mut scales);
@@ -70,7 +105,28 @@ impl Matrix {
         self
     }
 
-    pub(super) fn part(&self) -> Part<'_> {
+    /// With a random bias and some of the rows, one of them twice.
+    pub(super) fn gathered(mut self, random: &mut Random) -> Self {
+        let mut order = random.order(self.rows);
+        order.truncate(self.rows.div_ceil(3));
+        order.push(order[0]);
+        self.bias = Some(random.floats(order.len()));
+        self.order = Some(order);
+        self
+    }
+
+    /// Bytes of the matrix in a file.
+    pub fn file_bytes(&self) -> usize {
+        self.elements.len() + self.scales.len() + self.biases.len()
+    }
+
+    /// Output features.
+    pub fn outputs(&self) -> usize {
+        self.part().outputs()
+    }
+
+    /// To be packed.
+    pub fn part(&self) -> Part<'_> {
         let data = match self.format {
             Format::Affine { .. } => {
                 PartData::Affine { elements: &self.elements, scales: &self.scales, biases: &self.biases }
@@ -88,7 +144,7 @@ impl Matrix {
     }
 
     /// The elements of output row `row`.
-    pub(super) fn row(&self, row: usize) -> Vec<f64> {
+    pub fn row(&self, row: usize) -> Vec<f64> {
         let row = self.order.as_ref().map_or(row, |order| order[row] as usize);
         (0..self.cols).map(|col| self.element(row, col)).collect()
     }
@@ -102,19 +158,10 @@ impl Matrix {
         let index = row * self.cols + col;
         let (block, inside) = (index / self.format.block(), index % self.format.block());
         let bytes = &self.elements[block * self.format.block_bytes()..][..self.format.block_bytes()];
-        let half = |at: usize| f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f64();
-        let nibble = |at: usize| f64::from(bytes[at + inside % 16] >> (inside / 16 * 4) & 15);
+        let value = blocks::element(self.format, bytes, inside);
         match self.format {
-            Format::F32 => f64::from(f32::from_le_bytes(bytes.try_into().expect("four bytes"))),
-            Format::F16 => half(0),
-            Format::Bf16 => bf16::from_le_bytes([bytes[0], bytes[1]]).to_f64(),
-            Format::Q8_0 => half(0) * f64::from(bytes[2 + inside].cast_signed()),
-            Format::Q4_0 => half(0) * (nibble(2) - 8.0),
-            Format::Q4_1 => half(0) * nibble(4) + half(2),
-            Format::Affine { bits: 4, scale, .. } => {
-                self.affine(scale, block, f64::from(bytes[inside / 2] >> (inside % 2 * 4) & 15))
-            }
-            Format::Affine { scale, .. } => self.affine(scale, block, f64::from(bytes[inside])),
+            Format::Affine { scale, .. } => self.affine(scale, block, value),
+            _ => value,
         }
     }
 
@@ -134,30 +181,6 @@ impl Matrix {
 /// Whether activations may be rounded to eight bits before they meet this format.
 pub(super) fn is_quantised(format: Format) -> bool {
     !matches!(format, Format::F32 | Format::F16 | Format::Bf16)
-}
-
-fn push_block(format: Format, random: &mut Random, to: &mut Vec<u8>) {
-    let value = 0.3 * random.uniform();
-    let half = |value: f32| f16::from_f32(value).to_le_bytes();
-    match format {
-        Format::F32 => to.extend(value.to_le_bytes()),
-        Format::F16 => to.extend(half(value)),
-        Format::Bf16 => to.extend(bf16::from_f32(value).to_le_bytes()),
-        Format::Q8_0 => to.extend(half(value / 128.0)),
-        Format::Q4_0 => to.extend(half(value / 8.0)),
-        Format::Q4_1 => {
-            to.extend(half(value / 8.0));
-            to.extend(half(0.3 * random.uniform()));
-        }
-        Format::Affine { .. } => {}
-    }
-    let packed = match format {
-        Format::F32 | Format::F16 | Format::Bf16 => 0,
-        Format::Q8_0 => 32,
-        Format::Q4_0 | Format::Q4_1 => 16,
-        Format::Affine { .. } => format.block_bytes(),
-    };
-    to.extend((0..packed).map(|_| random.next() as u8));
 }
 
 fn push_scale(scale: AffineScale, value: f32, to: &mut Vec<u8>) {

@@ -3,7 +3,7 @@
 
 use super::attention::{Layer, append, attend, chain, parents, span};
 use super::data::{Random, all, assert_bits, bits, filled};
-use super::decode::{FORMATS, Matrix};
+use super::decode::{FORMATS, Matrix, whole};
 use crate::{Activation, Backend, Batch, Keep, Mask, Pre, SeqCache, Shape, Tail, Tensor, Weight};
 
 /// Splits of the rows of a product, and rows of a choice alone and together.
@@ -14,6 +14,7 @@ pub fn linear_laws(backend: &dyn Backend) {
     let mut random = Random(10);
     for format in FORMATS {
         for (outputs, cols) in [(48, 128), (100, 640)] {
+            let cols = whole(format, cols);
             let pair = [0, 1].map(|_| Matrix::random(format, outputs, cols, &mut random));
             let weight = backend.pack(&[pair[0].part(), pair[1].part()]).expect("a format of the suite");
             let gain = filled(backend, cols, &random.floats(cols));
@@ -36,7 +37,7 @@ pub fn linear_laws(backend: &dyn Backend) {
                 }
             }
         }
-        choice_law(backend, &Matrix::random(format, 700, 128, &mut random), &mut random);
+        choice_law(backend, &Matrix::random(format, 700, whole(format, 128), &mut random), &mut random);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 
 use super::data::{Exact, Random, all, assert_close, filled, normalised, wide};
-use super::decode::{FORMATS, Matrix, is_quantised};
+use super::decode::{FORMATS, Matrix, is_quantised, whole};
 use super::elementwise::activated;
 use crate::{Activation, Backend, BackendError, Format, Part, PartData, Pre, Tail, Tensor};
 
@@ -19,11 +19,13 @@ pub(super) fn inputs(x: &[f32], cols: usize, norm: Option<(&[f32], f32)>) -> Vec
     x.chunks(cols).map(row).collect()
 }
 
-/// `matrix · x + bias`. A quantised weight may meet activations rounded to eight bits per 32 of them.
+/// `matrix · x + bias`. A quantised weight may meet activations rounded to eight bits per 32 of them: to
+/// multiples of their largest magnitude over 127.
 pub(super) fn product(matrix: &Matrix, x: &[f64]) -> Vec<Exact> {
     let rounding = |x: &[f64]| {
-        let largest = x.iter().fold(0.0_f64, |max, x| max.max(x.abs()));
-        vec![if is_quantised(matrix.format) { largest / 127.0 * 0.51 } else { 0.0 }; x.len()]
+        let step = x.iter().fold(0.0_f64, |max, x| max.max(x.abs())) / 127.0;
+        let is_exact = !is_quantised(matrix.format) || x.iter().all(|x| x % step == 0.0);
+        vec![if is_exact { 0.0 } else { step * 0.51 }; x.len()]
     };
     let errors: Vec<f64> = x.chunks(32).flat_map(rounding).collect();
     let output = |row| {
@@ -35,7 +37,7 @@ pub(super) fn product(matrix: &Matrix, x: &[f64]) -> Vec<Exact> {
         }
         exact
     };
-    (0..matrix.rows).map(output).collect()
+    (0..matrix.outputs()).map(output).collect()
 }
 
 /// `act(gate) * up`; slopes of activations stay below 1.13.
@@ -54,23 +56,40 @@ fn check(
     tail: Tail,
     random: &mut Random,
 ) {
+    let x = random.floats(rows * matrices[0].cols);
+    check_inputs(backend, matrices, &x, norm, tail, random);
+}
+
+fn check_inputs(
+    backend: &dyn Backend,
+    matrices: &[Matrix],
+    x: &[f32],
+    norm: bool,
+    tail: Tail,
+    random: &mut Random,
+) {
     let cols = matrices[0].cols;
+    let rows = x.len() / cols;
     let parts: Vec<Part<'_>> = matrices.iter().map(Matrix::part).collect();
     let weight = backend.pack(&parts).expect("formats of the suite");
     assert_eq!(weight.cols(), cols, "columns of the weight");
-    assert!(weight.parts().iter().zip(matrices).all(|(part, matrix)| part.rows == matrix.rows), "its parts");
-    let (x, gain, eps) = (random.floats(rows * cols), random.floats(cols), 1e-5);
+    assert!(
+        weight.parts().iter().zip(matrices).all(|(part, matrix)| part.rows == matrix.outputs()),
+        "its parts"
+    );
+    let (gain, eps) = (random.floats(cols), 1e-5);
     let gain_tensor = filled(backend, cols, &gain);
     let pre = if norm { Pre::RmsNorm { weight: &gain_tensor, eps } } else { Pre::None };
     let outputs = if matches!(tail, Tail::Glu(_)) { 1 } else { matrices.len() };
-    let before: Vec<Vec<f32>> = matrices[..outputs].iter().map(|m| random.floats(rows * m.rows)).collect();
+    let before: Vec<Vec<f32>> =
+        matrices[..outputs].iter().map(|m| random.floats(rows * m.outputs())).collect();
     let mut outs: Vec<Tensor> = before.iter().map(|data| filled(backend, data.len() / rows, data)).collect();
     if tail != Tail::Add {
         outs.iter_mut().for_each(|out| out.set_rows(rows + 1));
     }
-    let x_tensor = filled(backend, cols, &x);
+    let x_tensor = filled(backend, cols, x);
     backend.linear(&weight, &x_tensor, pre, tail, &mut outs.iter_mut().collect::<Vec<_>>());
-    let inputs = inputs(&x, cols, norm.then_some((gain.as_slice(), eps)));
+    let inputs = inputs(x, cols, norm.then_some((gain.as_slice(), eps)));
     for (index, out) in outs.iter().enumerate() {
         assert_eq!(out.rows(), rows, "rows of the output");
         let expected: Vec<Exact> = inputs
@@ -78,7 +97,7 @@ fn check(
             .enumerate()
             .flat_map(|(row, x)| {
                 let product = |part: usize| product(&matrices[part], x);
-                let stored = |i: usize| f64::from(before[index][row * matrices[index].rows + i]);
+                let stored = |i: usize| f64::from(before[index][row * matrices[index].outputs() + i]);
                 match tail {
                     Tail::Store => product(index),
                     Tail::Glu(activation) => {
@@ -108,6 +127,7 @@ pub fn linear(backend: &dyn Backend) {
     let mut random = Random(6);
     for format in FORMATS {
         for (outputs, cols) in [(1, 128), (9, 256), (40, 640)] {
+            let cols = whole(format, cols);
             let plain = Matrix::random(format, outputs, cols, &mut random);
             let decorated = Matrix::random(format, outputs, cols, &mut random).decorated(&mut random);
             for (rows, norm) in [(1, false), (5, true), (19, false)] {
@@ -119,8 +139,36 @@ pub fn linear(backend: &dyn Backend) {
             }
         }
     }
+    exact_inputs(backend, &mut random);
     mixed_parts(backend, &mut random);
     odd_columns(backend, &mut random);
+}
+
+/// Inputs that eight bits hold exactly, so that the product is as exact as single precision allows: what a
+/// wrong integer sum would be, the bound for rounded inputs may hide.
+fn exact_inputs(backend: &dyn Backend, random: &mut Random) {
+    for format in FORMATS {
+        for (outputs, cols) in [(1, 128), (17, 256), (37, 768), (33, 2048)] {
+            let matrix = Matrix::random(format, outputs, whole(format, cols), random).decorated(random);
+            for rows in [1, 2, 3, 4, 6] {
+                let x = exact_rows(rows * matrix.cols, random);
+                check_inputs(backend, from_ref(&matrix), &x, false, Tail::Store, random);
+            }
+        }
+    }
+}
+
+/// Multiples of 1/64 up to 127/64, which stands at least once in every 32.
+fn exact_rows(count: usize, random: &mut Random) -> Vec<f32> {
+    let mut integers: Vec<f32> = (0..count).map(|_| random.below(255) as f32 - 127.0).collect();
+    for block in integers.chunks_mut(32) {
+        block[random.below(32)] = if random.below(2) == 0 { 127.0 } else { -127.0 };
+        // All of one sign now and then: the largest sums.
+        if random.below(8) == 0 {
+            block.fill(block.iter().copied().fold(0.0, f32::max).max(127.0));
+        }
+    }
+    integers.iter().map(|integer| integer / 64.0).collect()
 }
 
 /// Parts of different formats and sizes that share an input.
@@ -144,6 +192,23 @@ fn odd_columns(backend: &dyn Backend, random: &mut Random) {
     for (format, cols) in [(Format::F32, 13), (Format::F16, 100), (Format::Bf16, 3), (Format::Q8_0, 32)] {
         let matrix = Matrix::random(format, 11, cols, random);
         check(backend, &[matrix], 3, true, Tail::Store, random);
+    }
+}
+
+/// [`Part::order`]: some of the rows, one of them twice, with a bias for each output.
+///
+/// # Panics
+/// When the backend breaks its contract.
+pub fn pack_orders(backend: &dyn Backend) {
+    let mut random = Random(12);
+    for format in FORMATS {
+        for rows in [1, 16, 17, 70] {
+            let matrix = Matrix::random(format, rows, whole(format, 128), &mut random).gathered(&mut random);
+            let outputs = rows.div_ceil(3) + 1;
+            let weight = backend.pack(&[matrix.part()]).expect("a format of the suite");
+            assert_eq!((weight.rows(), weight.parts()[0].rows), (outputs, outputs), "rows picked");
+            check(backend, from_ref(&matrix), 3, false, Tail::Store, &mut random);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! A violation panics with what was computed and what was expected.
 
 mod attention;
+mod blocks;
 mod choose;
 mod data;
 mod decode;
@@ -14,10 +15,10 @@ mod rows;
 
 pub use attention::attention;
 pub use choose::{choose, logits};
-pub use decode::FORMATS;
+pub use decode::{FORMATS, Matrix};
 pub use elementwise::{columns, elementwise, rms_norm_pieces};
 pub use laws::{attention_laws, linear_laws};
-pub use linear::{linear, pack_errors};
+pub use linear::{linear, pack_errors, pack_orders};
 pub use rows::{copy, embed, gather, rms_norm, tensors};
 
 use crate::Backend;
@@ -34,6 +35,7 @@ pub fn run_all(backend: &dyn Backend) {
     elementwise(backend);
     columns(backend);
     pack_errors(backend);
+    pack_orders(backend);
     linear(backend);
     logits(backend);
     choose(backend);

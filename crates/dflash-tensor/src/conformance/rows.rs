@@ -1,7 +1,7 @@
 //! Operations that move or scale rows.
 
 use super::data::{Exact, Random, all, assert_bits, assert_close, filled, normalised, wide};
-use super::decode::{FORMATS, Matrix};
+use super::decode::{FORMATS, Matrix, whole};
 use crate::Backend;
 
 /// [`Backend::tensor`], [`Backend::write`] and [`Backend::read`].
@@ -82,6 +82,7 @@ pub fn embed(backend: &dyn Backend) {
     let mut random = Random(4);
     for format in FORMATS {
         for (rows, cols) in [(1, 128), (29, 256), (64, 640)] {
+            let cols = whole(format, cols);
             let matrix = Matrix::random(format, rows, cols, &mut random);
             let table = backend.pack(&[matrix.part()]).expect("a format of the suite");
             let ids: Vec<u32> = (0..11).map(|_| random.below(rows) as u32).collect();
