@@ -3,13 +3,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use dflash_tensor::{Format, Part, PartData};
-
 use crate::gguf::Gguf;
 use crate::map::Map;
-use crate::quantization::{Plan, Quantization};
+pub use crate::matrix::Matrix;
+use crate::names::by_analogy;
+use crate::quantization::Quantization;
 use crate::safetensors::TensorInfo;
-use crate::{Element, ModelError, shards};
+use crate::shards::Shards;
+use crate::{Element, ModelError};
 
 /// The tensors of one model, whatever files they come from, by canonical name (that of the HF layout).
 ///
@@ -19,9 +20,12 @@ pub struct Checkpoint {
     files: Vec<Map>,
     tensors: BTreeMap<String, Entry>,
     quantization: Option<Quantization>,
+    notes: Vec<String>,
 }
 
 struct Entry {
+    /// Name in the file.
+    name: String,
     element: Element,
     shape: Vec<usize>,
     file: usize,
@@ -31,8 +35,8 @@ struct Entry {
 
 /// One tensor: type, shape (outermost dimension first) and the bytes in the mapped file.
 pub struct View<'a> {
-    /// Canonical name.
-    pub name: String,
+    /// Name in the file.
+    pub name: &'a str,
     /// Type of the elements.
     pub element: Element,
     /// Shape.
@@ -41,53 +45,47 @@ pub struct View<'a> {
     pub bytes: &'a [u8],
 }
 
-/// One matrix `[rows, cols]`, plain or quantised, ready to be packed.
-pub struct Matrix<'a> {
-    /// How it is stored.
-    pub format: Format,
-    /// Output features.
-    pub rows: usize,
-    /// Input features.
-    pub cols: usize,
-    /// The bytes.
-    pub data: PartData<'a>,
-}
-
-impl<'a> Matrix<'a> {
-    /// As a part of a packed weight.
-    pub fn part<'b>(&self, bias: Option<&'b [f32]>, order: Option<&'b [u32]>) -> Part<'b>
-    where
-        'a: 'b,
-    {
-        Part { format: self.format, rows: self.rows, cols: self.cols, data: self.data, bias, order }
-    }
-}
-
 impl Checkpoint {
-    /// Opens the safetensors files of a directory.
+    /// Opens the safetensors files of a directory; `canonical` gives tensors and the modules of the
+    /// quantisation settings their canonical names.
     ///
     /// # Errors
-    /// Missing, short or damaged files; MLX overrides that match no module.
-    pub fn open_dir(dir: &Path, quantization: Option<Quantization>) -> Result<Self, ModelError> {
-        let mut checkpoint = Self { path: dir.into(), files: vec![], tensors: BTreeMap::new(), quantization };
-        for (map, header) in shards::open(dir)? {
-            checkpoint.add(map, header.tensors, str::to_owned)?;
+    /// Missing, short or damaged files; two tensors of one canonical name; MLX overrides that match no
+    /// module.
+    pub fn open_dir(
+        dir: &Path,
+        quantization: Option<Quantization>,
+        canonical: impl Fn(&str) -> String,
+    ) -> Result<Self, ModelError> {
+        let shards = Shards::open(dir)?;
+        let mut checkpoint = Self::empty(dir);
+        for (map, header) in shards.files {
+            checkpoint.add(map, header.tensors, &canonical)?;
         }
-        if let Some(quantization) = &checkpoint.quantization {
+        checkpoint.notes = shards.notes;
+        if let Some(quantization) = quantization {
+            let quantization = quantization.canonical(canonical)?;
             quantization.check_overrides(|name| checkpoint.contains(name))?;
+            checkpoint.quantization = Some(quantization);
         }
         Ok(checkpoint)
     }
 
-    /// Takes over the tensors of a GGUF file under the names that `canonical` gives them.
+    /// Takes over the tensors of a GGUF model under the names that `canonical` gives them.
     ///
     /// # Errors
     /// Two tensors of one canonical name.
     pub(crate) fn from_gguf(gguf: Gguf, canonical: impl Fn(&str) -> String) -> Result<Self, ModelError> {
-        let path = gguf.map.path().to_owned();
-        let mut checkpoint = Self { path, files: vec![], tensors: BTreeMap::new(), quantization: None };
-        checkpoint.add(gguf.map, gguf.tensors, canonical)?;
+        let mut checkpoint = Self::empty(gguf.metadata.path());
+        for (map, tensors) in gguf.files {
+            checkpoint.add(map, tensors, &canonical)?;
+        }
         Ok(checkpoint)
+    }
+
+    fn empty(path: &Path) -> Self {
+        let (files, tensors, notes) = (Vec::new(), BTreeMap::new(), Vec::new());
+        Self { path: path.to_owned(), files, tensors, quantization: None, notes }
     }
 
     fn add(
@@ -97,15 +95,27 @@ impl Checkpoint {
         canonical: impl Fn(&str) -> String,
     ) -> Result<(), ModelError> {
         let file = self.files.len();
-        for TensorInfo { name, element, shape, range } in tensors {
-            let entry = Entry { element, shape, file, range, taken: Cell::new(false) };
-            if self.tensors.insert(canonical(&name), entry).is_some() {
-                let what = format!("tensor {name} stands in it and in another place of the checkpoint");
-                return Err(ModelError::Damaged { path: map.path().to_owned(), what });
-            }
-        }
         self.files.push(map);
+        for TensorInfo { name, element, shape, range } in tensors {
+            let key = canonical(&name);
+            if let Some(other) = self.tensors.get(&key) {
+                return Err(self.twice(&name, other));
+            }
+            let entry = Entry { name, element, shape, file, range, taken: Cell::new(false) };
+            self.tensors.insert(key, entry);
+        }
         Ok(())
+    }
+
+    /// The error for a tensor of the last file that is there already.
+    fn twice(&self, name: &str, other: &Entry) -> ModelError {
+        let path = self.files[self.files.len() - 1].path().to_owned();
+        let place = self.files[other.file].path().display();
+        let what = match other.name == name {
+            true => format!("tensor {name} stands in it and in {place}"),
+            false => format!("its tensor {name} and {} in {place} are the same to this model", other.name),
+        };
+        ModelError::Damaged { path, what }
     }
 
     /// The directory or file.
@@ -121,6 +131,16 @@ impl Checkpoint {
     /// Shape of a tensor, if it is there.
     pub fn shape(&self, name: &str) -> Option<&[usize]> {
         self.tensors.get(name).map(|entry| entry.shape.as_slice())
+    }
+
+    /// What a user may want to know of the files.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The MLX settings, if any.
+    pub(crate) fn quantization(&self) -> Option<&Quantization> {
+        self.quantization.as_ref()
     }
 
     /// Bytes of all tensors.
@@ -142,7 +162,7 @@ impl Checkpoint {
         if view.shape != shape {
             return Err(ModelError::WrongShape {
                 path: self.path.clone(),
-                tensor: name.into(),
+                tensor: view.name.into(),
                 expected: shape.into(),
                 found: view.shape.into(),
             });
@@ -155,11 +175,10 @@ impl Checkpoint {
     /// # Errors
     /// [`ModelError::MissingTensor`].
     pub fn take_any(&self, name: &str) -> Result<View<'_>, ModelError> {
-        let missing = || ModelError::MissingTensor { path: self.path.clone(), tensor: name.into() };
-        let entry = self.tensors.get(name).ok_or_else(missing)?;
+        let entry = self.tensors.get(name).ok_or_else(|| self.missing(name))?;
         entry.taken.set(true);
         let bytes = &self.files[entry.file].bytes()[entry.range.clone()];
-        Ok(View { name: name.into(), element: entry.element, shape: &entry.shape, bytes })
+        Ok(View { name: &entry.name, element: entry.element, shape: &entry.shape, bytes })
     }
 
     /// Takes a float vector of `len` values.
@@ -171,60 +190,27 @@ impl Checkpoint {
         view.element.floats(view.bytes).ok_or_else(|| self.wrong_element(&view, "F32, F16 or BF16"))
     }
 
-    /// Takes the matrix `[rows, cols]` of a module, quantised when the file holds `<module>.scales`.
-    ///
-    /// # Errors
-    /// A missing tensor, another shape, or a type that no backend packs.
-    pub fn matrix(&self, module: &str, rows: usize, cols: usize) -> Result<Matrix<'_>, ModelError> {
-        if self.contains(&format!("{module}.scales")) {
-            return self.affine(module, rows, cols);
-        }
-        let view = self.take(&format!("{module}.weight"), &[rows, cols])?;
-        let Element::Plain(format) = view.element else {
-            return Err(self.wrong_element(&view, "a float or block format"));
-        };
-        Ok(Matrix { format, rows, cols, data: PartData::Plain(view.bytes) })
-    }
-
-    fn affine(&self, module: &str, rows: usize, cols: usize) -> Result<Matrix<'_>, ModelError> {
-        let Plan { bits, group } = self.plan(module, cols)?;
-        let groups = cols / group as usize;
-        let elements = self.take(&format!("{module}.weight"), &[rows, cols * bits as usize / 32])?;
-        let scales = self.take(&format!("{module}.scales"), &[rows, groups])?;
-        let biases = self.take(&format!("{module}.biases"), &[rows, groups])?;
-        if elements.element != Element::U32 {
-            return Err(self.wrong_element(&elements, "U32"));
-        }
-        let scale = scales.element.scale().ok_or_else(|| self.wrong_element(&scales, "F32, F16 or BF16"))?;
-        if biases.element != scales.element {
-            return Err(self.wrong_element(&biases, "the type of its scales"));
-        }
-        let format = Format::Affine { bits, group, scale };
-        let (elements, scales, biases) = (elements.bytes, scales.bytes, biases.bytes);
-        let data = PartData::Affine { elements, scales, biases };
-        Ok(Matrix { format, rows, cols, data })
-    }
-
-    fn plan(&self, module: &str, cols: usize) -> Result<Plan, ModelError> {
-        let error =
-            |what: String| ModelError::Quantization { path: self.path.clone(), module: module.into(), what };
-        let none = || error("the file holds scales, but config.json has no `quantization` section".into());
-        let plan = self.quantization.as_ref().ok_or_else(none)?.plan(module)?;
-        if !cols.is_multiple_of(plan.group as usize) {
-            return Err(error(format!("{cols} inputs are not a multiple of group_size {}", plan.group)));
-        }
-        Ok(plan)
-    }
-
     /// The error for a tensor of another type than its use allows.
     pub fn wrong_element(&self, view: &View<'_>, expected: &'static str) -> ModelError {
         let found = view.element.to_string();
-        ModelError::WrongElement { path: self.path.clone(), tensor: view.name.clone(), expected, found }
+        ModelError::WrongElement { path: self.path.clone(), tensor: view.name.into(), expected, found }
     }
 
     /// The error for a tensor whose values cannot be right.
     pub fn bad_tensor(&self, tensor: &str, what: impl Into<String>) -> ModelError {
+        let tensor = self.tensors.get(tensor).map_or(tensor, |entry| &entry.name);
         ModelError::BadTensor { path: self.path.clone(), tensor: tensor.into(), what: what.into() }
+    }
+
+    /// The error for a tensor that is not there, by the name that the file would give it if that can be told.
+    pub fn missing(&self, name: &str) -> ModelError {
+        let mut entries = self.tensors.iter();
+        let in_file = entries.find_map(|(key, entry)| by_analogy(name, (key, &entry.name)));
+        let tensor = match in_file.filter(|in_file| in_file != name) {
+            Some(in_file) => format!("{in_file} ({name})"),
+            None => name.into(),
+        };
+        ModelError::MissingTensor { path: self.path.clone(), tensor }
     }
 
     /// Bytes of all tensors of a module (weight, scales, biases).
@@ -238,7 +224,7 @@ impl Checkpoint {
     }
 
     fn module_entries<'a>(&'a self, module: &str) -> impl Iterator<Item = &'a Entry> + use<'a> {
-        let names = [".weight", ".scales", ".biases"].map(|tail| format!("{module}{tail}"));
+        let names = ["", ".weight", ".scales", ".biases"].map(|tail| format!("{module}{tail}"));
         names.into_iter().filter_map(|name| self.tensors.get(&name))
     }
 
@@ -254,7 +240,7 @@ impl Checkpoint {
     /// [`ModelError::UnusedTensors`] with every tensor neither taken nor skipped.
     pub fn finish(&self) -> Result<(), ModelError> {
         let unused = self.tensors.iter().filter(|(_, entry)| !entry.taken.get());
-        let names = unused.map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        let names = unused.map(|(_, entry)| entry.name.clone()).collect::<Vec<_>>();
         if names.is_empty() {
             Ok(())
         } else {

@@ -110,7 +110,7 @@ fn the_quantiser_gives_the_golden_bits() {
 
 /// The first rows of a module of a quantised draft, plans and overrides included.
 fn check_module(name: &str, module: &str, [rows, cols]: [usize; 2]) {
-    let checkpoint = HfDir::open(&data("draft").join(name)).unwrap().checkpoint().unwrap();
+    let checkpoint = HfDir::open(&data("draft").join(name)).unwrap().checkpoint(str::to_owned).unwrap();
     let matrix = checkpoint.matrix(module, rows, cols).unwrap();
     let goldens = Goldens::open(&format!("draft/{name}/golden.safetensors"));
     let wanted = goldens.values(&format!("dequantized.{module}"));

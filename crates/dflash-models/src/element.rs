@@ -49,6 +49,7 @@ impl Element {
             2 => Format::Q4_0,
             3 => Format::Q4_1,
             8 => Format::Q8_0,
+            27 => return Some(Self::I64),
             30 => Format::Bf16,
             _ => return None,
         }))

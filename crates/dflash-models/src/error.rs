@@ -68,15 +68,13 @@ pub enum ModelError {
         /// Files that end before their own header says.
         short: Vec<String>,
     },
-    /// A GGUF model cut into several files.
-    #[error(
-        "{path} is one of {count} parts of a split GGUF file, which are not read; merge them with `gguf-split --merge`"
-    )]
+    /// A part of a split GGUF model that does not go with the others.
+    #[error("{path} is no part of this split GGUF model: {what}; fetch the parts of one download again")]
     SplitGguf {
-        /// File.
+        /// Part.
         path: PathBuf,
-        /// Parts.
-        count: u64,
+        /// What it or its siblings say.
+        what: String,
     },
     /// A tensor is stored in a format without reader.
     #[error(
@@ -174,7 +172,7 @@ pub enum ModelError {
     MissingTensor {
         /// Checkpoint.
         path: PathBuf,
-        /// Canonical name.
+        /// Name by the file's own rule where it can be told, with the canonical one.
         tensor: String,
     },
     /// A tensor has another shape than the config asks for.
@@ -182,7 +180,7 @@ pub enum ModelError {
     WrongShape {
         /// Checkpoint.
         path: PathBuf,
-        /// Canonical name.
+        /// Name in the file.
         tensor: String,
         /// Shape by the config.
         expected: Vec<usize>,
@@ -194,7 +192,7 @@ pub enum ModelError {
     WrongElement {
         /// Checkpoint.
         path: PathBuf,
-        /// Canonical name.
+        /// Name in the file.
         tensor: String,
         /// Types that work.
         expected: &'static str,
@@ -206,7 +204,7 @@ pub enum ModelError {
     UnusedTensors {
         /// Checkpoint.
         path: PathBuf,
-        /// Canonical names.
+        /// Names in the file.
         names: Vec<String>,
     },
     /// A tensor of a known variant that is not implemented.
@@ -250,7 +248,7 @@ pub enum ModelError {
     BadTensor {
         /// Checkpoint.
         path: PathBuf,
-        /// Canonical name.
+        /// Name in the file.
         tensor: String,
         /// What is wrong with its values.
         what: String,
@@ -285,7 +283,14 @@ impl fmt::Display for Difference {
 }
 
 fn list(what: &str, names: &[String]) -> String {
-    if names.is_empty() { String::new() } else { format!(", {what}: {}", names.join(", ")) }
+    const SHOWN: usize = 16;
+    match names {
+        [] => String::new(),
+        _ if names.len() > SHOWN => {
+            format!(", {what}: {} and {} more", names[..SHOWN].join(", "), names.len() - SHOWN)
+        }
+        _ => format!(", {what}: {}", names.join(", ")),
+    }
 }
 
 fn why(reason: &str) -> String {

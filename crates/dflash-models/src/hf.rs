@@ -38,12 +38,12 @@ impl HfDir {
         ModelError::NotACheckpoint { path: path.to_owned(), why: why.into() }
     }
 
-    /// Opens the weights.
+    /// Opens the weights; `canonical` gives tensors and modules the names that the family uses.
     ///
     /// # Errors
     /// Anything wrong with files or quantisation settings.
-    pub(crate) fn checkpoint(&self) -> Result<Checkpoint, ModelError> {
-        Checkpoint::open_dir(&self.path, Quantization::read(&self.config.keys()?)?)
+    pub(crate) fn checkpoint(&self, canonical: impl Fn(&str) -> String) -> Result<Checkpoint, ModelError> {
+        Checkpoint::open_dir(&self.path, Quantization::read(&self.config.keys()?)?, canonical)
     }
 
     /// Ids that end a generation: those of the generation config and of the config together.

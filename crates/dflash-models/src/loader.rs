@@ -247,6 +247,7 @@ impl<'a, 'b> Loader<'a, 'b> {
     /// bytes as done.
     pub(crate) fn finish(mut self) -> Result<(), ModelError> {
         self.checkpoint.finish()?;
+        self.context.notes.extend_from_slice(self.checkpoint.notes());
         if let Some(quantizer) = &self.quantizer {
             self.context.notes.extend(quantizer.note(self.checkpoint.path())?);
         }

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::ModelError;
 use crate::json::{Keys, shown};
+use crate::toolkits::{refuse_modes, refuse_others};
 
 /// How a module's matrix is quantised: MLX affine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,48 +22,81 @@ pub struct Quantization {
     path: PathBuf,
     section: &'static str,
     all: Plan,
+    overrides: BTreeMap<String, Override>,
+}
+
+/// What the settings say of one module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Override {
+    /// Module path as the config has it.
+    key: String,
     /// `None` keeps the module as it is.
-    overrides: BTreeMap<String, Option<Plan>>,
+    plan: Option<Plan>,
 }
 
 const SECTIONS: [&str; 2] = ["quantization", "quantization_config"];
 
 impl Quantization {
     /// The section of a config, which MLX writes twice under two names; `None` for a plain checkpoint.
+    /// Configs of models with more than text may have it in `text_config`.
     ///
     /// # Errors
     /// Another toolkit's method, another mode, sections that differ, or values that make no sense.
     pub fn read(config: &Keys<'_>) -> Result<Option<Self>, ModelError> {
-        let [first, second] = SECTIONS;
-        match (Self::section(config, first)?, Self::section(config, second)?) {
-            (Some(a), Some(b)) if (a.all, &a.overrides) != (b.all, &b.overrides) => {
-                let said = |key: &str| (config.name(key), config.get(key).map(shown).unwrap_or_default());
-                Err(config.conflict(said(first), said(second)))
+        let places = [Some(config.clone()), config.object("text_config")?];
+        let mut found: Option<(Self, String, String)> = None;
+        for place in places.into_iter().flatten() {
+            refuse_compression(&place)?;
+            for section in SECTIONS {
+                let Some(these) = Self::section(&place, section)? else { continue };
+                let said = place.get(section).map(shown).unwrap_or_default();
+                let next = (these, place.name(section), said);
+                match found {
+                    Some((first, key, value)) if !first.agrees(&next.0) => {
+                        return Err(config.conflict((key, value), (next.1, next.2)));
+                    }
+                    Some(_) => {}
+                    None => found = Some(next),
+                }
             }
-            (Some(found), _) | (None, Some(found)) => Ok(Some(found)),
-            (None, None) => Ok(None),
         }
+        Ok(found.map(|(these, ..)| these))
     }
 
     fn section(config: &Keys<'_>, section: &'static str) -> Result<Option<Self>, ModelError> {
         let Some(keys) = config.object(section)? else { return Ok(None) };
-        if keys.get("quant_method").is_some() {
-            return Err(keys.refused("quant_method", "only MLX affine quantization is read"));
-        }
-        if keys.text("mode")?.is_some_and(|mode| mode != "affine") {
-            return Err(keys.refused("mode", "only affine is read"));
-        }
+        refuse_others(&keys)?;
         let all = plan(&keys)?;
         let mut overrides = BTreeMap::new();
         for (module, value) in keys.entries() {
-            match (module.as_str(), value) {
-                ("bits" | "group_size" | "mode", _) => {}
-                (_, Value::Bool(true)) => drop(overrides.insert(module.clone(), Some(all))),
-                (_, Value::Bool(false)) => drop(overrides.insert(module.clone(), None)),
-                _ => drop(overrides.insert(module.clone(), Some(override_plan(&keys, module)?))),
-            }
+            let plan = match (module.as_str(), value) {
+                ("bits" | "group_size" | "mode", _) => continue,
+                (_, Value::Bool(true)) => Some(all),
+                (_, Value::Bool(false)) => None,
+                _ => Some(override_plan(&keys, module)?),
+            };
+            overrides.insert(module.clone(), Override { key: module.clone(), plan });
         }
         Ok(Some(Self { path: config.path().to_owned(), section, all, overrides }))
+    }
+
+    fn agrees(&self, other: &Self) -> bool {
+        (self.all, &self.overrides) == (other.all, &other.overrides)
+    }
+
+    /// The same settings with the modules under the names that `canonical` gives their tensors.
+    ///
+    /// # Errors
+    /// [`ModelError::Quantization`] for two settings of one module.
+    pub fn canonical(mut self, canonical: impl Fn(&str) -> String) -> Result<Self, ModelError> {
+        for (module, setting) in std::mem::take(&mut self.overrides) {
+            let name = canonical(&format!("{module}.weight"));
+            let name = name.strip_suffix(".weight").unwrap_or(&name).to_owned();
+            if let Some(other) = self.overrides.insert(name, setting) {
+                return Err(self.error(&module, &format!("it means the same module as `{}`", other.key)));
+            }
+        }
+        Ok(self)
     }
 
     /// The plan of a module whose file holds `<module>.scales`.
@@ -72,8 +106,10 @@ impl Quantization {
     pub fn plan(&self, module: &str) -> Result<Plan, ModelError> {
         match self.overrides.get(module) {
             None => Ok(self.all),
-            Some(Some(plan)) => Ok(*plan),
-            Some(None) => Err(self.error(module, "the config says false, but the file holds scales for it")),
+            Some(Override { plan: Some(plan), .. }) => Ok(*plan),
+            Some(Override { key, plan: None }) => {
+                Err(self.error(key, "the config says false, but the file holds scales for it"))
+            }
         }
     }
 
@@ -82,14 +118,12 @@ impl Quantization {
     /// # Errors
     /// [`ModelError::Quantization`] with the first override that matches nothing.
     pub fn check_overrides(&self, contains: impl Fn(&str) -> bool) -> Result<(), ModelError> {
-        for (module, plan) in &self.overrides {
-            if !contains(&format!("{module}.weight")) {
-                return Err(self.error(module, "the override matches no module of this checkpoint"));
+        for (module, Override { key, plan }) in &self.overrides {
+            if !contains(&format!("{module}.weight")) && !contains(module) {
+                return Err(self.error(key, "the override matches no module of this checkpoint"));
             }
             if plan.is_some() && !contains(&format!("{module}.scales")) {
-                return Err(
-                    self.error(module, "the override quantizes it, but the file holds no scales for it")
-                );
+                return Err(self.error(key, "the override quantizes it, but the file holds no scales for it"));
             }
         }
         Ok(())
@@ -101,11 +135,21 @@ impl Quantization {
     }
 }
 
+/// The section of older compressed-tensors files.
+fn refuse_compression(config: &Keys<'_>) -> Result<(), ModelError> {
+    let key = "compression_config";
+    match config.get(key) {
+        None => Ok(()),
+        Some(_) => Err(config.refused(
+            key,
+            "compressed-tensors packing is not read; take the unquantised, MLX or GGUF release",
+        )),
+    }
+}
+
 fn override_plan(keys: &Keys<'_>, module: &str) -> Result<Plan, ModelError> {
     let keys = keys.object(module)?.ok_or_else(|| keys.bad(module, "true, false or an object"))?;
-    if keys.text("mode")?.is_some_and(|mode| mode != "affine") {
-        return Err(keys.refused("mode", "only affine is read"));
-    }
+    refuse_modes(&keys)?;
     plan(&keys)
 }
 

@@ -8,23 +8,37 @@ use crate::safetensors::Header;
 
 const INDEX: &str = "model.safetensors.index.json";
 
-/// The safetensors files of a checkpoint directory with their headers.
-///
-/// # Errors
-/// [`ModelError::Incomplete`] with every missing and every short file, or what is wrong with a file.
-pub(crate) fn open(dir: &Path) -> Result<Vec<(Map, Header)>, ModelError> {
-    let index = index(dir)?;
-    let files = match &index {
-        Some(index) => index.values().cloned().collect(),
-        None => glob(dir)?,
-    };
+/// The safetensors files of a checkpoint directory.
+pub(crate) struct Shards {
+    /// Every file with its header.
+    pub(crate) files: Vec<(Map, Header)>,
+    /// What a user may want to know, such as files that are not read.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Shards {
+    /// Maps the files that the index names, or all of them, and reads their headers.
+    ///
+    /// # Errors
+    /// [`ModelError::Incomplete`] with every missing and every short file, or what is wrong with a file.
+    pub(crate) fn open(dir: &Path) -> Result<Self, ModelError> {
+        match index(dir)? {
+            None => Ok(Self { files: open_all(dir, complete(dir, named(dir)?)?)?, notes: Vec::new() }),
+            Some(index) => {
+                let names = index.values().cloned().collect::<BTreeSet<_>>();
+                let files = open_all(dir, names.clone())?;
+                check_index(dir, &index, &files)?;
+                Ok(Self { files, notes: beside_index(dir, &index, &names)? })
+            }
+        }
+    }
+}
+
+fn open_all(dir: &Path, files: BTreeSet<String>) -> Result<Vec<(Map, Header)>, ModelError> {
     let (opened, short) = open_present(dir, &files)?;
     let missing = files.into_iter().filter(|name| !dir.join(name).exists()).collect::<Vec<_>>();
     if !missing.is_empty() || !short.is_empty() {
         return Err(ModelError::Incomplete { dir: dir.to_owned(), missing, short });
-    }
-    if let Some(index) = index {
-        check_index(dir, &index, &opened)?;
     }
     Ok(opened)
 }
@@ -66,8 +80,8 @@ fn index(dir: &Path) -> Result<Option<BTreeMap<String, String>>, ModelError> {
     Ok(Some(index))
 }
 
-/// Without an index: every `model*.safetensors`.
-fn glob(dir: &Path) -> Result<BTreeSet<String>, ModelError> {
+/// Every `model*.safetensors`.
+fn named(dir: &Path) -> Result<BTreeSet<String>, ModelError> {
     let io = |source| ModelError::Io { path: dir.to_owned(), source };
     let mut files = BTreeSet::new();
     for entry in std::fs::read_dir(dir).map_err(io)? {
@@ -76,15 +90,15 @@ fn glob(dir: &Path) -> Result<BTreeSet<String>, ModelError> {
             files.insert(name);
         }
     }
+    Ok(files)
+}
+
+/// At least one file; adds the siblings that names such as `model-00001-of-00003.safetensors` promise.
+fn complete(dir: &Path, mut files: BTreeSet<String>) -> Result<BTreeSet<String>, ModelError> {
     if files.is_empty() {
         let why = "it holds no model*.safetensors file; an unfinished download is the usual cause".into();
         return Err(ModelError::NotACheckpoint { path: dir.to_owned(), why });
     }
-    complete(dir, files)
-}
-
-/// Adds the siblings that names such as `model-00001-of-00003.safetensors` promise.
-fn complete(dir: &Path, mut files: BTreeSet<String>) -> Result<BTreeSet<String>, ModelError> {
     let promised = files.iter().filter_map(|name| siblings(name)).flatten().collect::<Vec<_>>();
     if promised.len() > 1 << 16 {
         let what = "its file names promise too many shards".into();
@@ -111,16 +125,54 @@ fn check_index(
     index: &BTreeMap<String, String>,
     files: &[(Map, Header)],
 ) -> Result<(), ModelError> {
-    let mut held = BTreeSet::new();
+    let mut held = BTreeMap::new();
     for (map, header) in files {
         let file = map.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        held.extend(header.tensors.iter().map(|tensor| (tensor.name.clone(), file.clone())));
+        for tensor in &header.tensors {
+            held.entry(tensor.name.as_str()).or_insert_with(BTreeSet::new).insert(file.clone());
+        }
     }
-    match index.iter().find(|(tensor, file)| !held.contains(&((*tensor).clone(), (*file).clone()))) {
+    let place = |tensor: &str| held.get(tensor).and_then(|files| files.first());
+    let holds = |tensor: &str, file: &str| held.get(tensor).is_some_and(|files| files.contains(file));
+    match index.iter().find(|(tensor, file)| !holds(tensor, file)) {
         None => Ok(()),
-        Some((tensor, file)) => Err(ModelError::Damaged {
-            path: dir.join(file),
-            what: format!("the index puts tensor {tensor} there, but the file does not hold it"),
-        }),
+        Some((tensor, file)) => {
+            let found = match place(tensor) {
+                Some(other) => format!("{other} does"),
+                None => "no file does".into(),
+            };
+            let what = format!(
+                "the index puts tensor {tensor} there, but the file does not hold it ({found}): \
+                 {INDEX} is of another version"
+            );
+            Err(ModelError::Damaged { path: dir.join(file), what })
+        }
     }
+}
+
+/// Notes on files that the index does not name: they are not read, and must not hold what it names.
+fn beside_index(
+    dir: &Path,
+    index: &BTreeMap<String, String>,
+    names: &BTreeSet<String>,
+) -> Result<Vec<String>, ModelError> {
+    let extra = named(dir)?.into_iter().filter(|name| !names.contains(name)).collect::<Vec<_>>();
+    for name in &extra {
+        if let Some((tensor, file)) = repeated(&dir.join(name), index) {
+            let what =
+                format!("it holds tensor {tensor}, which the index puts into {file}: remove the wrong file");
+            return Err(ModelError::Damaged { path: dir.join(name), what });
+        }
+    }
+    Ok(match extra.is_empty() {
+        true => Vec::new(),
+        false => vec![format!("files that {INDEX} does not name are not read: {}", extra.join(", "))],
+    })
+}
+
+/// A tensor of the index that a file holds. One that cannot be read holds none: it is not asked for.
+fn repeated<'a>(path: &Path, index: &'a BTreeMap<String, String>) -> Option<(&'a String, &'a String)> {
+    regular(path).ok()?;
+    let header = Header::read(&Map::open(path).ok()?).ok()?;
+    header.tensors.iter().find_map(|tensor| index.get_key_value(&tensor.name))
 }

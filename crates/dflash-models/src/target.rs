@@ -134,7 +134,11 @@ fn load_file(path: &Path, context: &mut LoadContext<'_>) -> Result<Parts, ModelE
     Ok((target, TextAssets::Gguf(Box::new(vocabulary)), name))
 }
 
-fn refuse_other_files(path: &Path) -> Result<(), ModelError> {
+/// Fails on what is no GGUF file at first sight.
+///
+/// # Errors
+/// [`ModelError::NotACheckpoint`].
+pub(crate) fn refuse_other_files(path: &Path) -> Result<(), ModelError> {
     let not = |why: &str| ModelError::NotACheckpoint { path: path.to_owned(), why: why.into() };
     if !path.exists() {
         return Err(not("there is no such file or directory"));

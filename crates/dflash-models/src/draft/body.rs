@@ -3,6 +3,7 @@ use serde_json::Value;
 
 use crate::ModelError;
 use crate::json::{Keys, shown};
+use crate::layer::BiasRule;
 use crate::refuse::require_silu;
 use crate::rope::{RopeConfig, RopeRules};
 
@@ -15,6 +16,14 @@ pub(super) struct LayerKind {
     pub(super) causal: bool,
 }
 
+impl LayerKind {
+    /// Sliding layers are causal inside the block and full ones are not, unless the file says otherwise.
+    pub(super) fn of(window: Option<usize>, causality: Causality) -> Self {
+        let said = causality.all.or(window.and(causality.sliding));
+        Self { window, causal: said.unwrap_or(window.is_some()) }
+    }
+}
+
 /// The decoder stack of a draft.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Body {
@@ -23,10 +32,10 @@ pub(super) struct Body {
     pub(super) heads: usize,
     pub(super) kv: KvGeometry,
     pub(super) eps: f32,
-    /// The target's vocabulary as the config states it.
-    pub(super) vocab: usize,
+    /// The target's vocabulary as the file states it.
+    pub(super) vocab: Option<usize>,
     pub(super) rope: RopeConfig,
-    pub(super) attention_bias: bool,
+    pub(super) attention_bias: BiasRule,
     pub(super) layers: Vec<LayerKind>,
 }
 
@@ -61,7 +70,7 @@ pub(super) const READ: &[&str] = &[
 ];
 
 /// More layers than any draft has.
-const MAX_LAYERS: usize = 1024;
+pub(super) const MAX_LAYERS: usize = 1024;
 
 impl Body {
     /// Reads the stack from the object that holds its keys.
@@ -85,9 +94,12 @@ impl Body {
             heads: config.required_size("num_attention_heads")?,
             kv: geometry(config)?,
             eps: config.required_number("rms_norm_eps")?,
-            vocab: config.required_size("vocab_size")?,
+            vocab: Some(config.required_size("vocab_size")?),
             rope: RopeConfig::read(config, &rules)?,
-            attention_bias: config.flag("attention_bias")?.unwrap_or(false),
+            attention_bias: match config.flag("attention_bias")? {
+                Some(true) => BiasRule::Always,
+                _ => BiasRule::Never,
+            },
             layers: types
                 .iter()
                 .map(|&sliding| kind(config, sliding, causality))
@@ -152,10 +164,9 @@ fn used(types: &[bool]) -> Vec<&'static str> {
 
 fn kind(config: &Keys<'_>, sliding: bool, causality: Causality) -> Result<LayerKind, ModelError> {
     if !sliding {
-        return Ok(LayerKind { window: None, causal: causality.all.unwrap_or(false) });
+        return Ok(LayerKind::of(None, causality));
     }
-    let window = config.required_size("sliding_window")?;
-    Ok(LayerKind { window: Some(window), causal: causality.all.or(causality.sliding).unwrap_or(true) })
+    Ok(LayerKind::of(Some(config.required_size("sliding_window")?), causality))
 }
 
 fn geometry(config: &Keys<'_>) -> Result<KvGeometry, ModelError> {

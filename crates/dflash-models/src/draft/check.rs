@@ -23,8 +23,8 @@ pub(super) fn fits(
         differences.add("target_hidden_size", config.target_hidden.unwrap_or(0), spec.hidden);
     }
     // The valid ids may be fewer than the draft's config says, when the tokenizer is smaller than the table.
-    if !(spec.vocab..=rows).contains(&config.body.vocab) {
-        differences.add("vocab_size", config.body.vocab, spec.vocab);
+    if let Some(vocab) = config.body.vocab.filter(|vocab| !(spec.vocab..=rows).contains(vocab)) {
+        differences.add("vocab_size", vocab, spec.vocab);
     }
     if let Some(layers) = config.target_layers.filter(|&layers| layers != spec.layers) {
         differences.add("num_target_layers", layers, spec.layers);
@@ -45,7 +45,7 @@ pub(super) fn fits(
 /// Whether a draft may be of another width than its target: only with tables of its own that are used.
 fn has_own_width(config: &DraftConfig, checkpoint: &Checkpoint) -> bool {
     let tables = ["embed_tokens.weight", "lm_head.weight"];
-    config.layout == Layout::Speculators
+    config.layout != Layout::Zlab
         && config.target_hidden.is_some()
         && tables.iter().all(|name| checkpoint.contains(name))
 }
@@ -73,6 +73,12 @@ const VARIANTS: &[(&str, &str)] = &[
     (".g_proj.", "a gate per attention head"),
     (".sinks", "attention sinks"),
     ("attention_sink_bias", "attention sinks"),
+    ("attn_sinks", "attention sinks"),
+    ("attn_conv_", "the dynamic convolution of DFlash2"),
+    ("ffn_conv_", "the dynamic convolution of DFlash2"),
+    ("selector_", "the candidate selector of DFlash2"),
+    ("markov_w", "the sequential correction of DSpark"),
+    ("conf_proj", "the confidence head of DSpark"),
     ("mask_embedding", "a mask embedding of the draft's own"),
     ("markov_head.", "the sequential correction of DSpark"),
     ("confidence_head.", "the confidence head of DSpark"),

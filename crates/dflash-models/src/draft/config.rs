@@ -14,6 +14,8 @@ pub(super) enum Layout {
     Zlab,
     /// May bring its own embedding and a head over a reduced vocabulary.
     Speculators,
+    /// As llama.cpp writes them: may bring tables of its own.
+    Gguf,
 }
 
 /// What the mathematics of a draft needs, whichever layout it comes in.
@@ -73,15 +75,17 @@ impl DraftConfig {
             Some("dflash") => speculators::read(config, notes)?,
             Some(_) => return Err(config.refused("speculators_model_type", "dflash is")),
         };
-        draft.check(config)
+        draft.check(|key, expected| config.bad(key, expected))
     }
 
-    fn check(self, config: &Keys<'_>) -> Result<Self, ModelError> {
+    /// Checks what every layout must keep; `bad` makes the error of a key.
+    pub(super) fn check(self, bad: impl Fn(&str, &str) -> ModelError) -> Result<Self, ModelError> {
         if !(2..=MAX_BLOCK).contains(&self.block) {
-            return Err(config.bad("block_size", &format!("2 to {MAX_BLOCK}")));
+            return Err(bad("block_size", &format!("2 to {MAX_BLOCK}")));
         }
         if self.taps.as_ref().is_some_and(Vec::is_empty) {
-            return Err(config.bad("target_layer_ids", "at least one layer"));
+            let key = if self.layout == Layout::Gguf { "target_layers" } else { "target_layer_ids" };
+            return Err(bad(key, "at least one layer"));
         }
         Ok(self)
     }
@@ -89,7 +93,8 @@ impl DraftConfig {
     /// The tapped layers, for a target of `layers` layers.
     pub(super) fn taps(&self, layers: usize) -> Vec<usize> {
         self.taps.clone().unwrap_or_else(|| match self.layout {
-            Layout::Zlab => zlab::default_taps(layers, self.body.layers.len()),
+            // A GGUF draft always lists its layers.
+            Layout::Zlab | Layout::Gguf => zlab::default_taps(layers, self.body.layers.len()),
             Layout::Speculators => speculators::default_taps(layers),
         })
     }

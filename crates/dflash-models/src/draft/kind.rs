@@ -6,6 +6,9 @@ use crate::json::Keys;
 /// Architectures of the first generation, the ones that are read.
 pub(super) const SUPPORTED: &[&str] = &["DFlashDraftModel", "DFlashSpeculator"];
 
+/// The architecture of GGUF drafts that are read.
+pub(super) const GGUF_ARCH: &str = "dflash";
+
 /// What makes a config that of a draft, for people; `None` for a target's.
 ///
 /// # Errors

@@ -7,28 +7,29 @@ use super::body::{Body, LayerKind};
 use super::check::{fits, refuse_variants};
 use super::config::{DraftConfig, refuse_files};
 use super::model::{Draft, DraftOptions, DraftSpec};
+use super::names::canonical;
 use super::tables::Tables;
 use crate::attention::{Attention, AttentionShape};
+use crate::checkpoint::Checkpoint;
+use crate::gguf::Gguf;
 use crate::hf::HfDir;
 use crate::layer::{FeedForward, Layer, Mixer};
 use crate::loader::{BiasRule, LoadContext, Loader, NormRule, Wanted};
 use crate::mlp::{Mlp, MlpShape};
+use crate::target::refuse_other_files;
 use crate::{DraftQuant, ModelError, Target};
 
 impl Draft {
-    /// Loads the draft in directory `path` for `target`, on the target's backend.
+    /// Loads the draft at `path`, a directory in HF layout or a GGUF file, for `target`, on the target's
+    /// backend.
     ///
     /// # Errors
     /// Whatever [`ModelError`] names: no draft, a draft of another generation or for another target,
     /// incomplete or damaged files, tensors that would not be used.
     pub fn load(path: &Path, target: &dyn Target, options: DraftOptions) -> Result<Self, ModelError> {
         check_quant(path, options.quant)?;
-        refuse_file(path)?;
-        let dir = HfDir::open(path)?;
         let mut notes = Vec::new();
-        let config = DraftConfig::read(&dir.config.keys()?, &mut notes)?;
-        refuse_files(path)?;
-        let checkpoint = dir.checkpoint()?;
+        let (config, checkpoint) = if path.is_dir() { open_dir(path, &mut notes)? } else { open_file(path)? };
         fits(path, &config, &checkpoint, target)?;
         refuse_variants(&checkpoint)?;
         let backend = Arc::clone(target.backend());
@@ -51,15 +52,18 @@ fn check_quant(path: &Path, quant: Option<DraftQuant>) -> Result<(), ModelError>
     }
 }
 
-fn refuse_file(path: &Path) -> Result<(), ModelError> {
-    let not = |why: &str| ModelError::NotACheckpoint { path: path.to_owned(), why: why.into() };
-    if path.is_dir() {
-        return Ok(());
-    }
-    Err(not(match path.exists() {
-        true => "a draft is a directory with config.json and safetensors files",
-        false => "there is no such directory",
-    }))
+fn open_dir(path: &Path, notes: &mut Vec<String>) -> Result<(DraftConfig, Checkpoint), ModelError> {
+    let dir = HfDir::open(path)?;
+    let config = DraftConfig::read(&dir.config.keys()?, notes)?;
+    refuse_files(path)?;
+    Ok((config, dir.checkpoint(str::to_owned)?))
+}
+
+fn open_file(path: &Path) -> Result<(DraftConfig, Checkpoint), ModelError> {
+    refuse_other_files(path)?;
+    let gguf = Gguf::open(path)?;
+    let config = DraftConfig::from_gguf(&gguf.metadata)?;
+    Ok((config, Checkpoint::from_gguf(gguf, canonical)?))
 }
 
 fn build(
@@ -128,15 +132,14 @@ fn layers(
 }
 
 fn attention(body: &Body) -> AttentionShape {
-    let bias = if body.attention_bias { BiasRule::Always } else { BiasRule::Never };
     AttentionShape {
         hidden: body.hidden,
         heads: body.heads,
         kv: body.kv,
         scale: (body.kv.dim as f32).powf(-0.5),
         eps: body.eps,
-        qkv_bias: bias,
-        output_bias: bias,
+        qkv_bias: body.attention_bias,
+        output_bias: body.attention_bias,
         head_norms: Some(NormRule::Plain),
         output_gate: false,
         interleaved: false,

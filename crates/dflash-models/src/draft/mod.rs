@@ -4,9 +4,11 @@
 mod body;
 mod check;
 mod config;
+mod gguf;
 mod kind;
 mod load;
 mod model;
+mod names;
 mod observe;
 mod speculators;
 mod state;

@@ -25,7 +25,7 @@ impl Tables {
         target: &dyn Target,
     ) -> Result<Self, ModelError> {
         let ids = reduced_ids(loader.checkpoint(), config, target)?;
-        let own = config.layout == Layout::Speculators;
+        let own = config.layout != Layout::Zlab;
         let embedding = own_embedding(loader, config, target, own)?;
         let head = own_head(loader, config, target, own || ids.is_some(), ids.as_deref())?;
         let head = head.unwrap_or_else(|| match &ids {
@@ -86,7 +86,8 @@ fn rows(checkpoint: &Checkpoint, name: &str) -> usize {
     checkpoint.shape(name).and_then(|shape| shape.first().copied()).unwrap_or(0)
 }
 
-/// The target ids of a reduced vocabulary: `d2t` holds the distance from draft id to target id.
+/// The target ids of a reduced vocabulary: `d2t` holds the distance from draft id to target id, and in GGUF
+/// the target id itself.
 fn reduced_ids(
     checkpoint: &Checkpoint,
     config: &DraftConfig,
@@ -94,8 +95,8 @@ fn reduced_ids(
 ) -> Result<Option<Vec<u32>>, ModelError> {
     if !checkpoint.contains("d2t") {
         return match config.draft_vocab {
-            Some(rows) if ![target.spec().vocab, config.body.vocab].contains(&rows) => {
-                Err(ModelError::MissingTensor { path: checkpoint.path().to_owned(), tensor: "d2t".into() })
+            Some(rows) if rows != target.spec().vocab && Some(rows) != config.body.vocab => {
+                Err(checkpoint.missing("d2t"))
             }
             _ => Ok(None),
         };
@@ -104,17 +105,18 @@ fn reduced_ids(
     if view.element != Element::I64 {
         return Err(checkpoint.wrong_element(&view, "I64"));
     }
-    let offset = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().expect("chunks of eight"));
-    let offsets = view.bytes.chunks_exact(8).map(offset);
-    let ids = offsets.enumerate().map(|(row, offset)| target_id(row, offset, target.spec().vocab));
+    let value = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().expect("chunks of eight"));
+    let values = view.bytes.chunks_exact(8).map(value);
+    let base = |row| if config.layout == Layout::Gguf { 0 } else { row };
+    let ids = values.enumerate().map(|(row, value)| target_id(base(row), value, target.spec().vocab));
     let ids = ids.collect::<Option<Vec<_>>>().filter(|ids| !ids.is_empty());
     let ids = ids.ok_or_else(|| checkpoint.bad_tensor("d2t", "ids outside the target's vocabulary"))?;
     check_reachable(checkpoint, &ids)?;
     Ok(Some(ids))
 }
 
-fn target_id(row: usize, offset: i64, vocab: usize) -> Option<u32> {
-    let id = i64::try_from(row).ok()?.checked_add(offset)?;
+fn target_id(base: usize, value: i64, vocab: usize) -> Option<u32> {
+    let id = i64::try_from(base).ok()?.checked_add(value)?;
     u32::try_from(id).ok().filter(|&id| (id as usize) < vocab)
 }
 

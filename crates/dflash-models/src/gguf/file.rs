@@ -2,7 +2,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::cursor::Cursor;
-use super::metadata::{Metadata, Value};
+use super::metadata::Metadata;
+use super::value::Value;
 use crate::map::Map;
 use crate::safetensors::{TensorInfo, refuse_overlap, refuse_pointer};
 use crate::{Element, ModelError};
@@ -17,27 +18,26 @@ const LEAST_KEY: usize = 13;
 const LEAST_TENSOR: usize = 24;
 
 /// A GGUF file: metadata and where its tensors stand.
-pub(crate) struct Gguf {
+pub(super) struct GgufFile {
     /// The mapped file.
-    pub(crate) map: Map,
+    pub(super) map: Map,
     /// Keys and values.
-    pub(crate) metadata: Metadata,
+    pub(super) metadata: Metadata,
     /// In file order; shapes outermost dimension first.
-    pub(crate) tensors: Vec<TensorInfo>,
+    pub(super) tensors: Vec<TensorInfo>,
 }
 
-impl Gguf {
+impl GgufFile {
     /// Maps a file and checks its whole header.
     ///
     /// # Errors
-    /// [`ModelError::Io`], [`ModelError::LfsPointer`], [`ModelError::Damaged`],
-    /// [`ModelError::UnsupportedFormat`] or [`ModelError::SplitGguf`].
-    pub(crate) fn open(path: &Path) -> Result<Self, ModelError> {
+    /// [`ModelError::Io`], [`ModelError::LfsPointer`], [`ModelError::Damaged`] or
+    /// [`ModelError::UnsupportedFormat`].
+    pub(super) fn open(path: &Path) -> Result<Self, ModelError> {
         let map = Map::open(path)?;
         refuse_pointer(path, map.bytes())?;
         let damaged = |what| ModelError::Damaged { path: path.to_owned(), what };
         let (metadata, raw, data_start) = header(path, map.bytes()).map_err(damaged)?;
-        refuse_split(&metadata)?;
         let tensors = raw.into_iter().map(|raw| raw.check(path, data_start, map.bytes().len()));
         let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
         refuse_overlap(path, &tensors)?;
@@ -106,16 +106,6 @@ fn alignment(metadata: &Metadata) -> Result<usize, String> {
 
 fn align(position: usize, alignment: usize) -> Option<usize> {
     position.checked_next_multiple_of(alignment)
-}
-
-fn refuse_split(metadata: &Metadata) -> Result<(), ModelError> {
-    match metadata.get("split.count") {
-        Some(Value::Integer(count)) if *count > 1 => {
-            let count = u64::try_from(*count).unwrap_or(u64::MAX);
-            Err(ModelError::SplitGguf { path: metadata.path().to_owned(), count })
-        }
-        _ => Ok(()),
-    }
 }
 
 impl RawTensor {

@@ -1,6 +1,9 @@
 //! What the tests of this crate share.
 #![allow(dead_code)]
 
+pub mod cycles;
+pub mod gguf;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
