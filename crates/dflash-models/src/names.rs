@@ -1,3 +1,14 @@
+/// The name of a tensor of the text model, whatever it is wrapped in: models with more than text put it
+/// below `model.language_model` or `language_model`. The canonical form is that of a text model alone
+/// (`model.layers...`, `lm_head`).
+#[cfg_attr(not(test), expect(dead_code, reason = "for families with more than text"))]
+pub(crate) fn text_name(name: &str) -> String {
+    match name.strip_prefix("model.language_model.") {
+        Some(rest) => format!("model.{rest}"),
+        None => name.strip_prefix("language_model.").unwrap_or(name).to_owned(),
+    }
+}
+
 /// The name that a file would give a tensor it lacks, told from one that it holds: `like` is a pair of
 /// canonical name and name in the file. Works where both differ from the wanted one only in their numbers,
 /// such as the layer.
@@ -26,7 +37,21 @@ fn same_words(a: &str, b: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::by_analogy;
+    use super::{by_analogy, text_name};
+
+    #[test]
+    fn the_text_model_is_found_in_its_wrapping() {
+        for (name, canonical) in [
+            ("model.language_model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.up_proj.weight"),
+            ("language_model.model.layers.0.mlp.up_proj.scales", "model.layers.0.mlp.up_proj.scales"),
+            ("language_model.lm_head.weight", "lm_head.weight"),
+            ("model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.up_proj.weight"),
+            ("lm_head.weight", "lm_head.weight"),
+            ("vision_tower.blocks.0.norm.weight", "vision_tower.blocks.0.norm.weight"),
+        ] {
+            assert_eq!(text_name(name), canonical);
+        }
+    }
 
     #[test]
     fn the_layer_is_carried_over() {
