@@ -43,6 +43,11 @@ fn damage(reach: usize, len: usize) -> impl Strategy<Value = Damage> {
 
 /// A GGUF with a short vocabulary, so that most of its header is structure.
 static GGUF: LazyLock<Vec<u8>> = LazyLock::new(|| fs::read(data("gguf/q4_1.gguf")).unwrap());
+static SPLIT: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let part = |n| fs::read(data(&format!("gguf/split/model-{n:05}-of-00003.gguf"))).unwrap();
+    (1..=3).map(part).collect()
+});
+static DRAFT: LazyLock<Vec<u8>> = LazyLock::new(|| fs::read(data("draft/gguf/q4_0.gguf")).unwrap());
 static LLAMA: LazyLock<TinyLlama> = LazyLock::new(|| TinyLlama {
     layers: 1,
     hidden: 16,
@@ -116,6 +121,50 @@ proptest! {
     }
 
     #[test]
+    fn split_gguf(part in 1..4usize, given in 1..4usize, damage in damage(1_800, 20_000)) {
+        let temp = tempfile::tempdir().unwrap();
+        let name = |part: usize| temp.path().join(format!("model-{part:05}-of-00003.gguf"));
+        for (index, bytes) in SPLIT.iter().enumerate() {
+            let bytes = if index + 1 == part { damage.apply(bytes.clone()) } else { bytes.clone() };
+            fs::write(name(index + 1), bytes).unwrap();
+        }
+        settle(load(&name(given), &backend()));
+    }
+
+    #[test]
+    fn shard(shard in 1..4usize, damage in damage(1_400, 20_000)) {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = common::copy_dir(&data("llama/sharded"), temp.path(), "config.json");
+        let path = dir.join(format!("model-{shard:05}-of-00003.safetensors"));
+        fs::write(&path, damage.apply(fs::read(&path).unwrap())).unwrap();
+        settle(load(&dir, &backend()));
+    }
+
+    #[test]
+    fn quantization(damage in damage(140, 140)) {
+        let target = target();
+        let mut config: serde_json::Value =
+            serde_json::from_slice(&fs::read(target.dir.join("config.json")).unwrap()).unwrap();
+        let section = r#"{"group_size":32,"bits":4,"mode":"affine","model.layers.0.mlp.up_proj":{"bits":8,"group_size":32},"lm_head":false}"#;
+        let section = damage.apply(section.as_bytes().to_vec());
+        let Ok(section) = serde_json::from_slice::<serde_json::Value>(&section) else { return Ok(()) };
+        config["quantization"] = section;
+        fs::write(target.dir.join("config.json"), config.to_string()).unwrap();
+        settle(load(&target.dir, &backend()));
+    }
+
+    #[test]
+    fn draft_gguf(damage in damage(4_200, 33_000)) {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("draft.gguf");
+        fs::write(&path, damage.apply(DRAFT.clone())).unwrap();
+        let target = common::cycles::target(&backend());
+        if let Err(error) = Draft::load(&path, target.as_ref(), DraftOptions::default()) {
+            assert!(!error.to_string().is_empty());
+        }
+    }
+
+    #[test]
     fn draft_config(damage in damage(700, 700)) {
         let target = target();
         let dir = TinyDraft { taps: vec![0], ..TinyDraft::default() }.write(&target.dir.join("draft"), &LLAMA);
@@ -138,6 +187,24 @@ fn every_cut_of_a_gguf_is_an_error() {
         fs::write(&path, &GGUF[..end]).unwrap();
         let error = load(&path, &backend).err().unwrap_or_else(|| panic!("{end} bytes load"));
         assert!(matches!(error, ModelError::Damaged { .. }), "{end}: {error}");
+    }
+}
+
+/// Every truncation of a part fails, whichever part is given.
+#[test]
+fn every_cut_of_a_part_is_an_error() {
+    let temp = tempfile::tempdir().unwrap();
+    let name = |part: usize| temp.path().join(format!("model-{part:05}-of-00003.gguf"));
+    let backend = backend();
+    for (index, bytes) in SPLIT.iter().enumerate() {
+        SPLIT.iter().enumerate().for_each(|(i, bytes)| fs::write(name(i + 1), bytes).unwrap());
+        for end in (1..bytes.len()).step_by(577).chain([bytes.len() - 1]) {
+            fs::write(name(index + 1), &bytes[..end]).unwrap();
+            for given in 1..=3 {
+                let error = load(&name(given), &backend).err().expect("a cut part");
+                assert!(matches!(error, ModelError::Damaged { .. }), "{end} of part {}: {error}", index + 1);
+            }
+        }
     }
 }
 
