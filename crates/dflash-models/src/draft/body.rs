@@ -3,7 +3,7 @@ use serde_json::Value;
 
 use crate::ModelError;
 use crate::json::{Keys, shown};
-use crate::layer::BiasRule;
+use crate::loader::BiasRule;
 use crate::refuse::require_silu;
 use crate::rope::{RopeConfig, RopeRules};
 

@@ -5,7 +5,7 @@ use super::config::{DraftConfig, Layout, MAX_BLOCK};
 use super::kind::{GGUF_ARCH, is_draft_arch};
 use crate::ModelError;
 use crate::gguf::Metadata;
-use crate::layer::BiasRule;
+use crate::loader::BiasRule;
 use crate::rope::RopeConfig;
 
 /// Keys below the architecture's name that are read or repeat what tensors say.
