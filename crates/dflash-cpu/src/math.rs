@@ -1,5 +1,6 @@
 //! Own elementary functions: fixed polynomials in f32 with fused multiply-add, so that every machine and
-//! every instruction set gives the same bits. The `avx2` twins follow these operation by operation.
+//! every instruction set gives the same bits. The `avx2` twins follow these operation by operation; where
+//! code over plain lanes is compiled for an instruction set, these are compiled with it.
 
 use dflash_tensor::Activation;
 
@@ -37,12 +38,14 @@ const LN: [f32; 8] = [
     3.333_333e-1,
 ];
 
+#[inline(always)]
 fn horner<const N: usize>(coefficients: &[f32; N], x: f32) -> f32 {
     coefficients[1..].iter().fold(coefficients[0], |sum, &c| sum.mul_add(x, c))
 }
 
 /// `e^x` within 2 ulp; exactly 1 at 0, exactly 0 at -inf and wherever the result would not be a normal
 /// number; inf from 88.73 on; NaN stays NaN.
+#[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     if x < EXP_FLOOR {
         return 0.0;
@@ -57,11 +60,13 @@ pub(crate) fn exp(x: f32) -> f32 {
 }
 
 /// `x / (1 + e^-x)`.
+#[inline(always)]
 pub(crate) fn silu(x: f32) -> f32 {
     x / (1.0 + exp(-x))
 }
 
 /// `1 / (1 + e^-x)`.
+#[inline(always)]
 pub(crate) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
@@ -90,11 +95,13 @@ pub(crate) fn softcap(cap: f32, x: f32) -> f32 {
 }
 
 /// `ln(1 + e^x)`; `x` itself above 20, where the difference is below half a unit of its last place.
+#[inline(always)]
 pub(crate) fn softplus(x: f32) -> f32 {
     if x > 20.0 { x } else { ln_1p(exp(x)) }
 }
 
 /// `ln(1 + y)` for `y >= 0`: the rounding of `1 + y` is put right by the ratio of its error.
+#[inline(always)]
 fn ln_1p(y: f32) -> f32 {
     let sum = 1.0 + y;
     if sum == 1.0 { y } else { ln(sum) * (y / (sum - 1.0)) }
@@ -111,6 +118,7 @@ pub(crate) fn tanh(x: f32) -> f32 {
 }
 
 /// Natural logarithm within 2 ulp; -inf at 0, NaN below.
+#[inline(always)]
 pub(crate) fn ln(x: f32) -> f32 {
     if x.is_nan() || x < 0.0 {
         return f32::NAN;
@@ -129,6 +137,7 @@ pub(crate) fn ln(x: f32) -> f32 {
 }
 
 /// `(e, m)` with `x = m * 2^e` and `m` between the roots of 1/2 and 2.
+#[inline(always)]
 fn split(x: f32) -> (f32, f32) {
     let (x, shift) = if x < f32::MIN_POSITIVE { (x * 8_388_608.0, 23) } else { (x, 0) };
     let offset = x.to_bits().wrapping_sub(std::f32::consts::FRAC_1_SQRT_2.to_bits());

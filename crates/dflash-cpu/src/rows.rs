@@ -81,8 +81,9 @@ pub(crate) fn normalize(x: &[f32], (gain, eps): Norm<'_>, out: &mut [f32]) {
     }
 }
 
+/// The one order of a sum of squares, whatever its length.
 #[inline(always)]
-fn sum_of_squares(x: &[f32]) -> f32 {
+pub(crate) fn sum_of_squares(x: &[f32]) -> f32 {
     let (chunks, rest) = x.as_chunks::<LANES>();
     let mut lanes = [0.0_f32; LANES];
     for chunk in chunks {

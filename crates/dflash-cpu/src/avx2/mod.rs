@@ -10,6 +10,7 @@ mod lanes;
 mod multiply;
 mod planes;
 mod quant;
+pub(crate) mod recurrent;
 mod rows;
 mod scale;
 mod super_block;

@@ -11,6 +11,8 @@ mod decode;
 mod elementwise;
 mod laws;
 mod linear;
+mod recurrent;
+mod recurrent_laws;
 mod rows;
 
 pub use attention::attention;
@@ -19,6 +21,8 @@ pub use decode::{FORMATS, Matrix};
 pub use elementwise::{columns, elementwise, rms_norm_pieces};
 pub use laws::{attention_laws, linear_laws};
 pub use linear::{linear, pack_errors, pack_orders};
+pub use recurrent::recurrent;
+pub use recurrent_laws::recurrent_laws;
 pub use rows::{copy, embed, gather, rms_norm, tensors};
 
 use crate::Backend;
@@ -42,7 +46,9 @@ pub fn run_all(backend: &dyn Backend) {
     gather(backend);
     embed(backend);
     attention(backend);
+    recurrent(backend);
     linear_laws(backend);
     attention_laws(backend);
+    recurrent_laws(backend);
     backend.sync().expect("no device error at the end of the suite");
 }

@@ -1,0 +1,115 @@
+//! The arithmetic of recurrent layers, over fixed lanes. It is compiled for every instruction set; fused
+//! operations stand in the source, so all of them give the same bits.
+
+use crate::math;
+use crate::rows::{Norm, normalize, sum_of_squares};
+
+/// Columns of a state that are worked on together: with 128 rows they fill half of a first-level cache.
+pub(crate) const WIDTH: usize = 32;
+
+/// A row of a tile of a state.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Columns(pub(crate) [f32; WIDTH]);
+
+/// Runs a kernel of this file as compiled for `$isa`.
+macro_rules! on {
+    ($isa:expr, $kernel:ident($($argument:expr),* $(,)?)) => {
+        match $isa {
+            $crate::Isa::Scalar => $crate::recurrent::kernel::$kernel($($argument),*),
+            #[cfg(target_arch = "x86_64")]
+            $crate::Isa::Avx2 => $crate::avx2::recurrent::$kernel($($argument),*),
+            #[cfg(not(target_arch = "x86_64"))]
+            $crate::Isa::Avx2 => unreachable!("not on this machine"),
+        }
+    };
+}
+pub(crate) use on;
+
+/// `out = out + filter * x`.
+#[inline(always)]
+pub(crate) fn add_product(filter: &[f32], x: &[f32], out: &mut [f32]) {
+    for ((out, filter), x) in out.iter_mut().zip(filter).zip(x) {
+        *out = filter.mul_add(*x, *out);
+    }
+}
+
+/// `x = silu(x)`.
+#[inline(always)]
+pub(crate) fn silu(x: &mut [f32]) {
+    x.iter_mut().for_each(|x| *x = math::silu(*x));
+}
+
+/// `x = scale * x / sqrt(sum x^2 + 1e-6)`.
+#[inline(always)]
+pub(crate) fn unit(x: &mut [f32], scale: f32) {
+    let factor = scale / (sum_of_squares(x) + 1e-6).sqrt();
+    x.iter_mut().for_each(|x| *x *= factor);
+}
+
+/// `out = exp(rate * softplus(alpha + bias))`.
+#[inline(always)]
+pub(crate) fn decay(rate: &[f32], bias: &[f32], alpha: &[f32], out: &mut [f32]) {
+    for (((out, rate), bias), alpha) in out.iter_mut().zip(rate).zip(bias).zip(alpha) {
+        *out = math::exp(rate * math::softplus(alpha + bias));
+    }
+}
+
+/// `out = sigmoid(beta)`.
+#[inline(always)]
+pub(crate) fn strength(beta: &[f32], out: &mut [f32]) {
+    out.iter_mut().zip(beta).for_each(|(out, beta)| *out = math::sigmoid(*beta));
+}
+
+/// A step of the delta rule on a tile of a state, with decay `g` and strength `b`. `v` becomes
+/// `delta = b * (v - g * S'k)`, the state what [`write`] makes of it, and `y = S'q` of that.
+#[inline(always)]
+pub(crate) fn step(
+    state: &mut [Columns],
+    (k, q): (&[f32], &[f32]),
+    (g, b): (f32, f32),
+    v: &mut [f32; WIDTH],
+    y: &mut [f32; WIDTH],
+) {
+    let mut seen = [0.0; WIDTH];
+    for (row, &k) in state.iter().zip(k) {
+        seen = std::array::from_fn(|lane| row.0[lane].mul_add(k, seen[lane]));
+    }
+    let delta: [f32; WIDTH] = std::array::from_fn(|lane| b * (v[lane] - g * seen[lane]));
+    let mut read = [0.0; WIDTH];
+    for ((row, &k), &q) in state.iter_mut().zip(k).zip(q) {
+        row.0 = written(&row.0, k, g, &delta);
+        read = std::array::from_fn(|lane| row.0[lane].mul_add(q, read[lane]));
+    }
+    (*v, *y) = (delta, read);
+}
+
+/// `S = g * S + k delta'` on a tile of a state.
+#[inline(always)]
+pub(crate) fn write(state: &mut [Columns], k: &[f32], g: f32, delta: &[f32; WIDTH]) {
+    for (row, &k) in state.iter_mut().zip(k) {
+        row.0 = written(&row.0, k, g, delta);
+    }
+}
+
+/// The one way in which a row of a state is written, in a step and when it is repeated.
+#[inline(always)]
+fn written(row: &[f32; WIDTH], k: f32, g: f32, delta: &[f32; WIDTH]) -> [f32; WIDTH] {
+    std::array::from_fn(|lane| delta[lane].mul_add(k, g * row[lane]))
+}
+
+/// `out = rms_norm(y) * silu(gate)`.
+#[inline(always)]
+pub(crate) fn read_out(y: &[f32], norm: Norm<'_>, gate: &[f32], out: &mut [f32]) {
+    normalize(y, norm, out);
+    out.iter_mut().zip(gate).for_each(|(out, gate)| *out *= math::silu(*gate));
+}
+
+/// `out = after * (out + bias)`.
+#[inline(always)]
+pub(crate) fn gate_sum(bias: Option<&[f32]>, after: &[f32], out: &mut [f32]) {
+    if let Some(bias) = bias {
+        out.iter_mut().zip(bias).for_each(|(out, bias)| *out += bias);
+    }
+    out.iter_mut().zip(after).for_each(|(out, after)| *out *= after);
+}
