@@ -7,7 +7,8 @@ use dflash_tensor::{
 };
 
 use crate::choose::ChooseBuffers;
-use crate::inputs::{InputBuffers, Request};
+use crate::experts::ExpertBuffers;
+use crate::inputs::{InputBuffers, Matrix, Request};
 use crate::pool::Pool;
 use crate::{Isa, attention, choose, elementwise, embed, experts, host, kv, linear, norm, pack, recurrent};
 
@@ -23,6 +24,7 @@ pub struct CpuBackend {
 pub(crate) struct Scratch {
     pub(crate) inputs: InputBuffers,
     pub(crate) choose: ChooseBuffers,
+    pub(crate) experts: ExpertBuffers,
 }
 
 impl CpuBackend {
@@ -200,7 +202,7 @@ impl Backend for CpuBackend {
         among: Among,
         out: &mut Vec<Choice>,
     ) -> Result<(), BackendError> {
-        choose::choose(self, weight, &Request { x, rows: Some(rows), pre }, among, out)
+        choose::choose(self, weight, &Request { x: Matrix::of(x), rows: Some(rows), pre }, among, out)
     }
 
     fn logits(&self, weight: &Weight, x: &Tensor, rows: &[usize], pre: Pre<'_>, out: &mut Tensor) {

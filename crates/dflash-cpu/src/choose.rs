@@ -6,7 +6,7 @@
 use dflash_tensor::{Among, BackendError, Choice, Weight};
 
 use crate::disjoint::Disjoint;
-use crate::inputs::{Inputs, Request, room};
+use crate::inputs::{Forms, Inputs, Request, room};
 use crate::pack::{LANES, Packed, PackedPart};
 use crate::pool::steps;
 use crate::rows::sum;
@@ -53,13 +53,13 @@ pub(crate) fn choose(
     out: &mut Vec<Choice>,
 ) -> Result<(), BackendError> {
     let Among { vocab, softcap } = among;
-    assert_eq!(request.x.cols(), weight.cols(), "columns of input and weight");
+    assert_eq!(request.x.cols, weight.cols(), "columns of input and weight");
     let packed = Packed::of(weight);
     let [part] = &packed.parts[..] else { panic!("a choice is made among the outputs of one part") };
     assert!((1..=part.rows).contains(&vocab), "{vocab} of {} outputs", part.rows);
     let mut scratch = backend.scratch();
     let scratch = &mut *scratch;
-    let inputs = scratch.inputs.prepare(backend, packed, request);
+    let inputs = scratch.inputs.prepare(backend, Forms::of(&packed.parts), request);
     let (tiles, threads) = (vocab.div_ceil(TILE), backend.pool.threads());
     let found = room(&mut scratch.choose.found, inputs.rows * tiles);
     let logits = room(&mut scratch.choose.logits, CHUNK * threads);

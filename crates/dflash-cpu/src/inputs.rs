@@ -3,8 +3,7 @@
 use dflash_tensor::{Pre, Tensor};
 
 use crate::disjoint::Disjoint;
-use crate::pack::{BLOCK, Kind, Packed};
-
+use crate::pack::{BLOCK, PackedPart};
 use crate::quantize::{QuantBlock, WideBlock};
 use crate::{CpuBackend, host, rows};
 
@@ -45,24 +44,59 @@ impl Inputs<'_> {
     }
 }
 
+/// Forms of input rows that weights ask for.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Forms {
+    values: bool,
+    blocks: bool,
+    wide: bool,
+}
+
+impl Forms {
+    /// Those that any of `parts` asks for.
+    pub(crate) fn of<'p>(parts: impl IntoIterator<Item = &'p PackedPart>) -> Self {
+        let mut forms = Self::default();
+        for kind in parts.into_iter().map(|part| part.kind) {
+            forms.values |= !kind.is_quantized();
+            forms.blocks |= kind.takes_bytes();
+            forms.wide |= kind.takes_words();
+        }
+        forms
+    }
+}
+
+/// Rows of `cols` elements, one after the other.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix<'a> {
+    pub(crate) values: &'a [f32],
+    pub(crate) cols: usize,
+}
+
+impl<'a> Matrix<'a> {
+    /// The rows of `tensor` in use.
+    pub(crate) fn of(tensor: &'a Tensor) -> Self {
+        Self { values: host::rows(tensor), cols: tensor.cols() }
+    }
+}
+
 /// Which rows to prepare, and how.
 pub(crate) struct Request<'a> {
-    pub(crate) x: &'a Tensor,
+    pub(crate) x: Matrix<'a>,
     /// Rows of `x`; all of them when absent.
     pub(crate) rows: Option<&'a [usize]>,
     pub(crate) pre: Pre<'a>,
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
     /// Rows to prepare.
     fn len(&self) -> usize {
-        self.rows.map_or(self.x.rows(), <[usize]>::len)
+        self.rows.map_or(self.x.values.len() / self.x.cols, <[usize]>::len)
     }
 
     /// Row `index` of the request.
-    fn row(&self, index: usize) -> &[f32] {
-        let (row, cols) = (self.rows.map_or(index, |rows| rows[index]), self.x.cols());
-        &host::rows(self.x)[row * cols..][..cols]
+    fn row(&self, index: usize) -> &'a [f32] {
+        let (row, cols) = (self.rows.map_or(index, |rows| rows[index]), self.x.cols);
+        &self.x.values[row * cols..][..cols]
     }
 
     /// Whether the rows of `x` can be read where they are.
@@ -72,23 +106,21 @@ impl Request<'_> {
 }
 
 impl InputBuffers {
-    /// Prepares the rows that `request` names for the formats in `weight`.
+    /// Prepares the rows that `request` names in the forms `forms`.
     pub(crate) fn prepare<'a>(
         &'a mut self,
         backend: &CpuBackend,
-        weight: &Packed,
-        request: &'a Request<'_>,
+        forms: Forms,
+        request: &Request<'a>,
     ) -> Inputs<'a> {
-        let (rows, cols) = (request.len(), request.x.cols());
-        let any = |wanted: &dyn Fn(Kind) -> bool| weight.parts.iter().any(|part| wanted(part.kind));
-        let floats = any(&|kind| !kind.is_quantized());
-        let copied = !request.in_place() && (floats || !matches!(request.pre, Pre::None));
+        let (rows, cols) = (request.len(), request.x.cols);
+        let copied = !request.in_place() && (forms.values || !matches!(request.pre, Pre::None));
         let blocks = |wanted| if wanted { rows * cols / BLOCK } else { 0 };
         let values = room(&mut self.values, if copied { rows * cols } else { 0 });
-        let narrow = room(&mut self.blocks, blocks(any(&Kind::takes_bytes)));
-        let wide = room(&mut self.wide, blocks(any(&Kind::takes_words)));
+        let narrow = room(&mut self.blocks, blocks(forms.blocks));
+        let wide = room(&mut self.wide, blocks(forms.wide));
         fill(backend, request, values, narrow, wide);
-        let values = if copied || !floats { values } else { host::rows(request.x) };
+        let values = if copied || !forms.values { values } else { request.x.values };
         Inputs { rows, cols, values, blocks: narrow, wide }
     }
 }
@@ -108,7 +140,7 @@ fn fill(
     blocks: &mut [QuantBlock],
     wide: &mut [WideBlock],
 ) {
-    let (rows, cols) = (request.len(), request.x.cols());
+    let (rows, cols) = (request.len(), request.x.cols);
     if rows == 0 || values.is_empty() && blocks.is_empty() && wide.is_empty() {
         return;
     }

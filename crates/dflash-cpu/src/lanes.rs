@@ -70,3 +70,20 @@ fn sum_exp_scalar(chunks: &[[f32; LANES]], max: f32) -> [f32; LANES] {
     }
     sum
 }
+
+/// `out = factor * x + out`, fused.
+pub(crate) fn add_scaled(isa: Isa, factor: f32, x: &[f32], out: &mut [f32]) {
+    match isa {
+        Isa::Scalar => add_scaled_body(factor, x, out),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => crate::avx2::add_scaled(factor, x, out),
+        #[cfg(not(target_arch = "x86_64"))]
+        Isa::Avx2 => unreachable!("not on this machine"),
+    }
+}
+
+/// The body of [`add_scaled`], compiled for every instruction set.
+#[inline(always)]
+pub(crate) fn add_scaled_body(factor: f32, x: &[f32], out: &mut [f32]) {
+    out.iter_mut().zip(x).for_each(|(out, x)| *out = factor.mul_add(*x, *out));
+}

@@ -5,7 +5,7 @@ use std::ops::Range;
 use dflash_tensor::{Activation, Pre, Tail, Tensor, Weight};
 
 use crate::disjoint::Disjoint;
-use crate::inputs::{Inputs, Request};
+use crate::inputs::{Forms, Inputs, Matrix, Request};
 use crate::pack::{LANES, MAX_PARTS, Packed, PackedPart};
 use crate::pool::steps;
 use crate::tile::{self, MAX_ROWS, NO_PRODUCTS, Products, Tile};
@@ -23,7 +23,7 @@ pub(crate) fn linear(
     tail: Tail,
     outs: &mut [&mut Tensor],
 ) {
-    run(backend, weight, &Request { x, rows: None, pre }, tail, outs);
+    run(backend, weight, &Request { x: Matrix::of(x), rows: None, pre }, tail, outs);
 }
 
 /// [`dflash_tensor::Backend::logits`].
@@ -35,41 +35,38 @@ pub(crate) fn logits(
     pre: Pre<'_>,
     out: &mut Tensor,
 ) {
-    run(backend, weight, &Request { x, rows: Some(rows), pre }, Tail::Store, &mut [out]);
+    run(backend, weight, &Request { x: Matrix::of(x), rows: Some(rows), pre }, Tail::Store, &mut [out]);
 }
 
 fn run(backend: &CpuBackend, weight: &Weight, request: &Request<'_>, tail: Tail, outs: &mut [&mut Tensor]) {
-    assert_eq!(request.x.cols(), weight.cols(), "columns of input and weight");
+    assert_eq!(request.x.cols, weight.cols(), "columns of input and weight");
     let packed = Packed::of(weight);
     let mut scratch = backend.scratch();
-    let inputs = scratch.inputs.prepare(backend, packed, request);
+    let inputs = scratch.inputs.prepare(backend, Forms::of(&packed.parts), request);
     let targets = targets(packed, tail, inputs.rows, outs);
-    let product = Product { isa: backend.isa, packed, inputs, targets };
-    backend.pool.split(product.groups(tail), &|_, groups| match tail {
-        Tail::Store => product.plain::<false>(&groups),
-        Tail::Add => product.plain::<true>(&groups),
-        Tail::Glu(activation) => product.gated(activation, &groups),
-    });
+    let product = Product { isa: backend.isa, packed, inputs, rows: 0..inputs.rows, targets };
+    backend.pool.split(product.groups(tail), &|_, groups| product.run(tail, &groups));
 }
 
 /// Where a part's products go.
-struct Target<'a> {
-    values: Disjoint<'a, f32>,
-    cols: usize,
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    /// `[rows, cols]`.
+    pub(crate) values: Disjoint<'a, f32>,
+    /// Output features.
+    pub(crate) cols: usize,
 }
 
-fn targets<'a>(
-    packed: &Packed,
-    tail: Tail,
-    rows: usize,
-    outs: &'a mut [&mut Tensor],
-) -> [Option<Target<'a>>; MAX_PARTS] {
+/// Where the products of a weight go, part by part.
+pub(crate) type Targets<'a> = [Option<Target<'a>>; MAX_PARTS];
+
+fn targets<'a>(packed: &Packed, tail: Tail, rows: usize, outs: &'a mut [&mut Tensor]) -> Targets<'a> {
     let gated = matches!(tail, Tail::Glu(_));
     if gated {
         assert!(packed.parts.len() == 2 && packed.parts[0].rows == packed.parts[1].rows, "gate and up");
     }
     assert_eq!(outs.len(), if gated { 1 } else { packed.parts.len() }, "outputs");
-    let mut targets = [const { None }; MAX_PARTS];
+    let mut targets = [None; MAX_PARTS];
     for ((target, out), part) in targets.iter_mut().zip(outs).zip(&packed.parts) {
         assert_eq!(out.cols(), part.rows, "columns of output and output features");
         match tail {
@@ -114,18 +111,30 @@ fn put<const ADD: bool>(out: &mut [f32], products: &[f32; LANES]) {
     }
 }
 
-struct Product<'a> {
-    isa: Isa,
-    packed: &'a Packed,
-    inputs: Inputs<'a>,
-    targets: [Option<Target<'a>>; MAX_PARTS],
+/// A weight against some prepared rows.
+pub(crate) struct Product<'a> {
+    pub(crate) isa: Isa,
+    pub(crate) packed: &'a Packed,
+    pub(crate) inputs: Inputs<'a>,
+    /// Rows of `inputs`, which are rows of the targets too.
+    pub(crate) rows: Range<usize>,
+    pub(crate) targets: Targets<'a>,
 }
 
 impl Product<'_> {
+    /// Computes the groups `groups` of outputs, which no other thread does.
+    pub(crate) fn run(&self, tail: Tail, groups: &Range<usize>) {
+        match tail {
+            Tail::Store => self.plain::<false>(groups),
+            Tail::Add => self.plain::<true>(groups),
+            Tail::Glu(activation) => self.gated(activation, groups),
+        }
+    }
+
     /// Rows that go together through all weights.
     fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let rows = (CHUNK_BYTES / self.inputs.row_bytes()).max(1).next_multiple_of(MAX_ROWS);
-        steps(0..self.inputs.rows, rows)
+        steps(self.rows.clone(), rows)
     }
 
     /// Groups of outputs that threads share out: of all parts one after the other, or of pairs of gate and up.

@@ -67,3 +67,14 @@ fn sum_exp_features(chunks: &[[f32; LANES]], max: f32) -> [f32; LANES] {
     }
     out
 }
+
+/// `out = factor * x + out`, fused.
+pub(crate) fn add_scaled(factor: f32, x: &[f32], out: &mut [f32]) {
+    // SAFETY: a backend with these kernels exists only where the features do.
+    unsafe { add_scaled_features(factor, x, out) }
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn add_scaled_features(factor: f32, x: &[f32], out: &mut [f32]) {
+    crate::lanes::add_scaled_body(factor, x, out);
+}

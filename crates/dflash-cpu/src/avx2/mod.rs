@@ -15,7 +15,7 @@ mod rows;
 mod scale;
 mod super_block;
 
-pub(crate) use lanes::{glu, softcap, sum_exp};
+pub(crate) use lanes::{add_scaled, glu, softcap, sum_exp};
 pub(crate) use multiply::multiply;
 pub(crate) use rows::{quantize, rms_norm};
 
