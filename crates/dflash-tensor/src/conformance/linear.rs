@@ -8,7 +8,7 @@ use super::elementwise::activated;
 use crate::{Activation, Backend, BackendError, Format, Part, PartData, Pre, Tail, Tensor};
 
 /// Relative error of a sum in single precision.
-const ROUNDING: f64 = 2e-6;
+pub(super) const ROUNDING: f64 = 2e-6;
 
 /// The input rows as the product sees them.
 pub(super) fn inputs(x: &[f32], cols: usize, norm: Option<(&[f32], f32)>) -> Vec<Vec<f64>> {
@@ -41,7 +41,7 @@ pub(super) fn product(matrix: &Matrix, x: &[f64]) -> Vec<Exact> {
 }
 
 /// `act(gate) * up`; slopes of activations stay below 1.13.
-fn gated(activation: Activation, gate: Exact, up: Exact) -> Exact {
+pub(super) fn gated(activation: Activation, gate: Exact, up: Exact) -> Exact {
     let value = activated(activation, gate.value);
     let slope = 1.13 * gate.error + 1e-6 * value.abs() + 1e-7;
     let error = slope * up.value.abs() + value.abs() * up.error + slope * up.error + 1e-9;
