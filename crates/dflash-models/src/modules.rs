@@ -14,13 +14,17 @@ impl Checkpoint {
         self.block(module, &[rows], cols)
     }
 
+    /// Whether the file holds a module, under its bare name too, as fused experts are.
+    pub fn has_module(&self, module: &str) -> bool {
+        self.contains(&self.weight_name(module))
+    }
+
     /// Takes `count` matrices `[rows, cols]` that stand in one tensor `[count, rows, cols]` of a module,
     /// plain or quantised as a single matrix would be. Without that module the matrices are modules of
     /// their own, which `separate` names.
     ///
     /// # Errors
     /// A missing tensor, another shape, or a type that no backend packs.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for families with experts"))]
     pub fn stack(
         &self,
         module: &str,

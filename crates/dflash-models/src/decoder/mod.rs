@@ -53,6 +53,8 @@ impl Target for Decoder {
             Mixer::Attention(attention) => {
                 LayerCache::Kv(KvCache::new(attention.geometry(), attention.keep()))
             }
+            Mixer::Delta(delta) => self.recurrent(delta.geometry()),
+            Mixer::Conv(conv) => self.recurrent(conv.geometry()),
         };
         SeqCache::new(self.layers.iter().map(layer).collect())
     }
