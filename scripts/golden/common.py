@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -75,8 +76,25 @@ def seeded_state(model, seed, rules=()):
     return out
 
 
+def half_keys(model):
+    """Makes eager attention of the model's code round keys and values to float16, as a K/V cache of halves does."""
+    code = sys.modules[type(decoder(model).layers[0]).__module__]
+    plain = code.eager_attention_forward
+    if getattr(plain, "rounds", False):
+        return
+
+    def rounding(module, query, key, value, *args, **kwargs):
+        return plain(module, query, key.half().float(), value.half().float(), *args, **kwargs)
+
+    rounding.rounds = True
+    code.eager_attention_forward = rounding
+
+
 def load_state(model, state, dtype=torch.float32):
-    """`model` with the weights of `state` (its own names) rounded to `dtype`, computing in float32."""
+    """`model` with the weights of `state` (its own names) rounded to `dtype`, computing in float32, with keys and
+    values as halves."""
+    assert model.config.get_text_config()._attn_implementation == "eager"
+    half_keys(model)
     missing, unexpected = model.load_state_dict({k: v.to(dtype).float() for k, v in state.items()}, strict=False)
     assert not unexpected and set(missing) <= {"lm_head.weight"}, (missing, unexpected)
     model.tie_weights()
@@ -162,7 +180,7 @@ def describe(name, model, values):
     print(f"{name}: logit std {logits.std():.2f}, smallest top-2 margin {(top[:, 0] - top[:, 1]).min():.4f}, distinct "
           f"choices {logits.argmax(-1).unique().numel()} of {len(logits)}, router margin "
           f"{'-' if margin is None else f'{margin:.1e}'}, stepwise within {gap:.1e}")
-    assert 0.8 < logits.std() < 4 and gap < 5e-5 and (margin is None or margin > 1e-4), name
+    assert 0.8 < logits.std() < 4 and gap < 2e-3 and (margin is None or margin > 1e-4), name
 
 
 def write_variant(out, model, tensors, config, seed, name=None):

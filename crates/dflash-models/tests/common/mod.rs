@@ -93,6 +93,15 @@ pub fn assert_close(found: &[f32], golden: &[f64], tolerance: f64, what: &str) {
     assert!(worst <= tolerance * spread, "{what}: {worst:.2e} off at a spread of {spread:.2e}");
 }
 
+/// Asserts that the distance of two rows is a small part of the golden one's length.
+pub fn assert_relative(found: &[f32], golden: &[f64], tolerance: f64, what: &str) {
+    assert_eq!(found.len(), golden.len(), "{what}");
+    let length = |squares: f64| squares.sqrt();
+    let distance = length(found.iter().zip(golden).map(|(a, b)| (f64::from(*a) - b).powi(2)).sum());
+    let relative = distance / length(golden.iter().map(|x| x * x).sum());
+    assert!(relative <= tolerance, "{what}: {relative:.2e} off");
+}
+
 /// Runs `ids` from an empty cache in pieces of the given lengths; returns logits and taps of every row.
 pub fn run(target: &dyn Target, ids: &[u32], pieces: &[usize], taps: &[usize]) -> Run {
     let mut cache = target.new_cache();
