@@ -14,7 +14,7 @@ from common import (MODELS_DATA, check_loads, load_state, normal, report, rng, s
 
 OUT = MODELS_DATA / "gemma4"
 S, F = "sliding_attention", "full_attention"
-TEXT = dict(hidden_size=32, intermediate_size=48, num_attention_heads=2, num_key_value_heads=1, head_dim=16,
+TEXT = dict(hidden_size=32, intermediate_size=32, num_attention_heads=2, num_key_value_heads=1, head_dim=16,
             global_head_dim=32, vocab_size=112, vocab_size_per_layer_input=112, max_position_embeddings=512,
             rms_norm_eps=1e-6, bos_token_id=2, eos_token_id=1, pad_token_id=0, sliding_window=8,
             hidden_size_per_layer_input=0, attn_implementation="eager", experts_implementation="eager")

@@ -131,7 +131,8 @@ def as_bfloat16(model):
 
 def make_qwen35(out=MODELS_DATA / "qwen3_5"):
     model = wrapped_model(QWEN35, 2000, {})
-    config, tensors = saved_by_transformers(model)
+    tensors = as_bfloat16(model)
+    config = saved_by_transformers(model, torch.bfloat16)[0]
     write_variant(out / "wrapper-r2", model, {**tensors, **multi_token_prediction(2001)}, config, 2002)
     check_loads(QWEN35[1], out / "wrapper-r2")
     write_other_config(QWEN35[1], out / "wrapper-r2", "config.interval", interval_config(config))
@@ -140,7 +141,7 @@ def make_qwen35(out=MODELS_DATA / "qwen3_5"):
 
     model = wrapped_model(QWEN35, 2010, dict(linear_num_value_heads=6, tie_word_embeddings=True))
     tensors = without_vision(as_bfloat16(model))
-    write_variant(out / "wrapper-r3-bf16", model, tensors, saved_by_transformers(model, torch.bfloat16)[0], 2012)
+    write_variant(out / "wrapper-r3", model, tensors, saved_by_transformers(model, torch.bfloat16)[0], 2012)
 
     irregular = ["linear_attention", "full_attention", "linear_attention", "full_attention"]
     model = flat_model(QWEN35, 2020, dict(

@@ -12,19 +12,19 @@ from common import (DTYPES, MODELS_DATA, check_loads, load_state, normal, report
 
 OUT = MODELS_DATA / "lfm2"
 C, F = "conv", "full_attention"
-BASE = dict(hidden_size=32, num_hidden_layers=4, layer_types=[C, F, C, C], num_attention_heads=4,
+BASE = dict(hidden_size=32, num_hidden_layers=3, layer_types=[C, F, C], num_attention_heads=4,
             num_key_value_heads=2, vocab_size=112, max_position_embeddings=512, norm_eps=1e-5, conv_L_cache=3,
             bos_token_id=1, eos_token_id=2, pad_token_id=0, attn_implementation="eager")
 
 VARIANTS = {
-    # The width inside the MLP: 64 as it says.
-    "plain": (dict(conv_bias=False, block_auto_adjust_ff_dim=False, intermediate_size=64), "float32"),
+    # The width inside the MLP is what it says.
+    "plain": (dict(conv_bias=False, block_auto_adjust_ff_dim=False, intermediate_size=48), "float32"),
     # int(1.5 * int(2 * 64 / 3)) = 63, rounded up to a multiple of 16: 64 again, not 96.
     "bias": (dict(conv_bias=True, block_auto_adjust_ff_dim=True, intermediate_size=64, block_ffn_dim_multiplier=1.5,
-                  block_multiple_of=16, layer_types=[C, C, F, C]), "float32"),
+                  block_multiple_of=16, layer_types=[C, C, F]), "float32"),
     # int(2 * 100 / 3) = 66, rounded up to 72; untied, four taps, the last layer attends.
     "untied-bf16": (dict(conv_bias=False, block_auto_adjust_ff_dim=True, intermediate_size=100, conv_L_cache=4,
-                         block_ffn_dim_multiplier=1.0, block_multiple_of=8, layer_types=[F, C, C, F],
+                         block_ffn_dim_multiplier=1.0, block_multiple_of=8, layer_types=[F, C, F],
                          tie_word_embeddings=False), "bfloat16"),
 }
 RULES = [(r"conv\.conv\.weight$", lambda gen, shape: normal(gen, shape, 0.5)),

@@ -171,6 +171,26 @@ def llama3_divisors(config):
     return out.astype(np.float32)
 
 
+def write_tokenizer(writer, vocab_size):
+    """A byte-level vocabulary of 277 tokens, filled up with unused ones."""
+    tokens = SPECIALS + byte_alphabet() + ["".join(m.split(" ")) for m in MERGES]
+    kinds = [gguf.TokenType.CONTROL] * len(SPECIALS) + [gguf.TokenType.NORMAL] * (len(tokens) - len(SPECIALS))
+    while len(tokens) < vocab_size:
+        tokens.append(f"[PAD{len(tokens)}]")
+        kinds.append(gguf.TokenType.UNUSED)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(tokens)
+    writer.add_token_types(kinds)
+    writer.add_token_merges(MERGES)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_pad_token_id(2)
+    writer.add_add_bos_token(False)
+    writer.add_chat_template(TEMPLATE)
+
+
 def write_metadata(writer, config, layer_format):
     writer.add_name("tiny llama")
     writer.add_file_type(FILE_TYPES[layer_format])
@@ -188,22 +208,7 @@ def write_metadata(writer, config, layer_format):
     if config.head_dim != config.hidden_size // config.num_attention_heads:
         writer.add_key_length(config.head_dim)
         writer.add_value_length(config.head_dim)
-    tokens = SPECIALS + byte_alphabet() + ["".join(m.split(" ")) for m in MERGES]
-    kinds = [gguf.TokenType.CONTROL] * len(SPECIALS) + [gguf.TokenType.NORMAL] * (len(tokens) - len(SPECIALS))
-    while len(tokens) < config.vocab_size:
-        tokens.append(f"[PAD{len(tokens)}]")
-        kinds.append(gguf.TokenType.UNUSED)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
-    writer.add_token_list(tokens)
-    writer.add_token_types(kinds)
-    writer.add_token_merges(MERGES)
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
-    writer.add_unk_token_id(0)
-    writer.add_pad_token_id(2)
-    writer.add_add_bos_token(False)
-    writer.add_chat_template(TEMPLATE)
+    write_tokenizer(writer, config.vocab_size)
 
 
 def write_gguf(path, model, layer_format, table_format, version):
@@ -241,7 +246,8 @@ def write_gguf(path, model, layer_format, table_format, version):
 
 
 def make_gguf():
-    out = fresh_dir(MODELS_DATA / "gguf")
+    out = MODELS_DATA / "gguf"  # shared with the files of the other families
+    out.mkdir(exist_ok=True)
     for n, (name, (dims, changes, layer_format, table_format, version)) in enumerate(GGUF_VARIANTS.items()):
         config = llama_config(dims, {"tie_word_embeddings": True, **changes})
         model = seeded_model(config, 31 if not changes and dims is G_SMALL else 32 + n)
