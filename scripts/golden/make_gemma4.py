@@ -60,6 +60,11 @@ def wrapped(text):
     return {**config, "architectures": ["Gemma4ForConditionalGeneration"], "dtype": text["dtype"], "text_config": text}
 
 
+def mlx_schema(text):
+    """mlx-lm knows the released schema only, and wants the size of the vocabulary at the top as well."""
+    return {**wrapped(released_schema(text)), "vocab_size": text["vocab_size"]}
+
+
 def unread(seed):
     """Tensors of the kinds that released files carry beside those a text model reads."""
     gen = rng(seed)
@@ -113,8 +118,7 @@ def make():
     check_loads(Gemma4ForConditionalGeneration, OUT / "moe", **eager)
     released = wrapped(released_schema(text))
     write_other_config(Gemma4ForConditionalGeneration, OUT / "moe", "config.released", released, **eager)
-    # mlx-lm knows the released schema only.
-    write_variant(OUT / "mlx-moe", model, to_mlx(tensors), released, 3012)
+    write_variant(OUT / "mlx-moe", model, to_mlx(tensors), mlx_schema(text), 3012)
 
     model = seeded_model(VARIANTS["dense"], 3020)
     text, tensors = saved_by_transformers(model)

@@ -56,8 +56,9 @@ def make(name, seed):
     write_variant(OUT / name, model, tensors, config, seed + 2)
     check_loads(Lfm2ForCausalLM, OUT / name)
     write_other_config(Lfm2ForCausalLM, OUT / name, "config.released", released_schema(config))
-    if dtype == "bfloat16":
-        write_variant(OUT / "mlx-untied-bf16", model, to_mlx(tensors), config, seed + 2)
+    if name == "bias":
+        # mlx-lm wants the released schema.
+        write_variant(OUT / "mlx-bias", model, to_mlx(tensors), released_schema(config), seed + 2)
 
 
 if __name__ == "__main__":
