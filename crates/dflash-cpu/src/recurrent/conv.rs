@@ -35,9 +35,20 @@ pub(crate) fn short_conv(
     out.set_rows(rows);
     RAW.with_borrow_mut(|raw| {
         let raw = room(raw, rows * channels);
-        let products = host::rows(inputs.before).iter().zip(host::rows(inputs.x));
-        raw.iter_mut().zip(products).for_each(|(raw, (before, x))| *raw = before * x);
+        multiply(backend, channels, host::rows(inputs.before), host::rows(inputs.x), raw);
         convolve(backend, spec, layer, batch, caches, (raw, host::rows(inputs.after)), host::rows_mut(out));
+    });
+}
+
+/// `raw = before * x`, in rows of `channels`.
+fn multiply(backend: &CpuBackend, channels: usize, before: &[f32], x: &[f32], raw: &mut [f32]) {
+    let (rows, raw) = (raw.len() / channels, Disjoint::new(raw));
+    each(&backend.pool, rows, channels, &|row| {
+        let own = row * channels..(row + 1) * channels;
+        // SAFETY: a row is one thread's.
+        let raw = unsafe { raw.piece(own.clone()) };
+        let products = before[own.clone()].iter().zip(&x[own]);
+        raw.iter_mut().zip(products).for_each(|(raw, (before, x))| *raw = before * x);
     });
 }
 

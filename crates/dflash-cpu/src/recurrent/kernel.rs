@@ -1,5 +1,6 @@
 //! The arithmetic of recurrent layers, over fixed lanes. It is compiled for every instruction set; fused
-//! operations stand in the source, so all of them give the same bits.
+//! operations stand in the source, so all of them give the same bits. Plain loops throughout: a closure that
+//! is not inlined would be compiled without the instructions.
 
 use crate::math;
 use crate::rows::{Norm, normalize, sum_of_squares};
@@ -37,14 +38,18 @@ pub(crate) fn add_product(filter: &[f32], x: &[f32], out: &mut [f32]) {
 /// `x = silu(x)`.
 #[inline(always)]
 pub(crate) fn silu(x: &mut [f32]) {
-    x.iter_mut().for_each(|x| *x = math::silu(*x));
+    for x in x {
+        *x = math::silu(*x);
+    }
 }
 
 /// `x = scale * x / sqrt(sum x^2 + 1e-6)`.
 #[inline(always)]
 pub(crate) fn unit(x: &mut [f32], scale: f32) {
     let factor = scale / (sum_of_squares(x) + 1e-6).sqrt();
-    x.iter_mut().for_each(|x| *x *= factor);
+    for x in x {
+        *x *= factor;
+    }
 }
 
 /// `out = exp(rate * softplus(alpha + bias))`.
@@ -58,7 +63,9 @@ pub(crate) fn decay(rate: &[f32], bias: &[f32], alpha: &[f32], out: &mut [f32]) 
 /// `out = sigmoid(beta)`.
 #[inline(always)]
 pub(crate) fn strength(beta: &[f32], out: &mut [f32]) {
-    out.iter_mut().zip(beta).for_each(|(out, beta)| *out = math::sigmoid(*beta));
+    for (out, beta) in out.iter_mut().zip(beta) {
+        *out = math::sigmoid(*beta);
+    }
 }
 
 /// A step of the delta rule on a tile of a state, with decay `g` and strength `b`. `v` becomes
@@ -71,15 +78,19 @@ pub(crate) fn step(
     v: &mut [f32; WIDTH],
     y: &mut [f32; WIDTH],
 ) {
-    let mut seen = [0.0; WIDTH];
+    let (mut delta, mut seen, mut read) = (*v, [0.0; WIDTH], [0.0; WIDTH]);
     for (row, &k) in state.iter().zip(k) {
-        seen = std::array::from_fn(|lane| row.0[lane].mul_add(k, seen[lane]));
+        accumulate(&row.0, k, &mut seen);
     }
-    let delta: [f32; WIDTH] = std::array::from_fn(|lane| b * (v[lane] - g * seen[lane]));
-    let mut read = [0.0; WIDTH];
+    for (delta, seen) in delta.iter_mut().zip(seen) {
+        *delta = b * (*delta - g * seen);
+    }
     for ((row, &k), &q) in state.iter_mut().zip(k).zip(q) {
-        row.0 = written(&row.0, k, g, &delta);
-        read = std::array::from_fn(|lane| row.0[lane].mul_add(q, read[lane]));
+        // A copy, which stays in registers.
+        let mut after = row.0;
+        write_row(&mut after, k, g, &delta);
+        accumulate(&after, q, &mut read);
+        row.0 = after;
     }
     (*v, *y) = (delta, read);
 }
@@ -87,29 +98,46 @@ pub(crate) fn step(
 /// `S = g * S + k delta'` on a tile of a state.
 #[inline(always)]
 pub(crate) fn write(state: &mut [Columns], k: &[f32], g: f32, delta: &[f32; WIDTH]) {
+    let delta = *delta;
     for (row, &k) in state.iter_mut().zip(k) {
-        row.0 = written(&row.0, k, g, delta);
+        write_row(&mut row.0, k, g, &delta);
     }
 }
 
 /// The one way in which a row of a state is written, in a step and when it is repeated.
 #[inline(always)]
-fn written(row: &[f32; WIDTH], k: f32, g: f32, delta: &[f32; WIDTH]) -> [f32; WIDTH] {
-    std::array::from_fn(|lane| delta[lane].mul_add(k, g * row[lane]))
+fn write_row(row: &mut [f32; WIDTH], k: f32, g: f32, delta: &[f32; WIDTH]) {
+    for (s, delta) in row.iter_mut().zip(delta) {
+        *s = delta.mul_add(k, g * *s);
+    }
+}
+
+/// `sum = sum + key * row`.
+#[inline(always)]
+fn accumulate(row: &[f32; WIDTH], key: f32, sum: &mut [f32; WIDTH]) {
+    for (sum, s) in sum.iter_mut().zip(row) {
+        *sum = s.mul_add(key, *sum);
+    }
 }
 
 /// `out = rms_norm(y) * silu(gate)`.
 #[inline(always)]
 pub(crate) fn read_out(y: &[f32], norm: Norm<'_>, gate: &[f32], out: &mut [f32]) {
     normalize(y, norm, out);
-    out.iter_mut().zip(gate).for_each(|(out, gate)| *out *= math::silu(*gate));
+    for (out, gate) in out.iter_mut().zip(gate) {
+        *out *= math::silu(*gate);
+    }
 }
 
 /// `out = after * (out + bias)`.
 #[inline(always)]
 pub(crate) fn gate_sum(bias: Option<&[f32]>, after: &[f32], out: &mut [f32]) {
     if let Some(bias) = bias {
-        out.iter_mut().zip(bias).for_each(|(out, bias)| *out += bias);
+        for (out, bias) in out.iter_mut().zip(bias) {
+            *out += bias;
+        }
     }
-    out.iter_mut().zip(after).for_each(|(out, after)| *out *= after);
+    for (out, after) in out.iter_mut().zip(after) {
+        *out *= after;
+    }
 }
