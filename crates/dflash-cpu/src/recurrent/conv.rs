@@ -31,6 +31,8 @@ pub(crate) fn short_conv(
     for input in [inputs.before, inputs.after, inputs.x] {
         assert_eq!((input.rows(), input.cols()), (rows, channels), "shape of an input");
     }
+    let bias = spec.bias.as_ref().map_or(channels, Tensor::cols);
+    assert_eq!(bias, channels, "a bias for every channel");
     assert_eq!(out.cols(), channels, "columns of the output");
     out.set_rows(rows);
     RAW.with_borrow_mut(|raw| {

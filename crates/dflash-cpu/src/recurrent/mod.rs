@@ -12,7 +12,7 @@ mod layout;
 mod store;
 mod tape;
 
-use dflash_tensor::{Batch, KeyHeadMap, RecurrentGeometry, RecurrentStore, SeqCache};
+use dflash_tensor::{Batch, KeyHeadMap, RecurrentGeometry, RecurrentStore, SeqCache, Span};
 
 pub(crate) use conv::short_conv;
 pub(crate) use delta::gated_delta;
@@ -41,10 +41,9 @@ fn jobs<'a>(
 ) -> Vec<Job<'a>> {
     assert_eq!(batch.spans().len(), caches.len(), "a cache for every span");
     let channels = geometry.conv.channels;
-    let job = |(span, cache): (&'a _, &'a mut &mut SeqCache)| {
+    let job = |(span, cache): (&'a Span, &'a mut &mut SeqCache)| {
         let store = RecurrentState::of_mut(cache.layer_mut(layer).recurrent_mut());
         assert_eq!(store.geometry(), geometry, "a state of this layer");
-        let span: &dflash_tensor::Span = span;
         store.run(span, &raw[span.first_row * channels..][..span.rows * channels], key_heads)
     };
     batch.spans().iter().zip(caches).map(job).collect()
