@@ -69,7 +69,7 @@ pub(crate) fn strength(beta: &[f32], out: &mut [f32]) {
 }
 
 /// A step of the delta rule on a tile of a state, with decay `g` and strength `b`. `v` becomes
-/// `delta = b * (v - g * S'k)`, the state what [`write`] makes of it, and `y = S'q` of that.
+/// `delta = b * (v - g * S'k)`, the state what [`write()`] makes of it, and `y = S'q` of that.
 #[inline(always)]
 pub(crate) fn step(
     state: &mut [Columns],
