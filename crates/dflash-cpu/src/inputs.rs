@@ -5,6 +5,7 @@ use dflash_tensor::{Pre, Tensor};
 use crate::disjoint::Disjoint;
 use crate::pack::{BLOCK, PackedPart};
 use crate::quantize::{QuantBlock, WideBlock};
+use crate::rows::Prepared;
 use crate::{CpuBackend, host, rows};
 
 /// Elements up to which the calling thread prepares the rows alone: a region costs more than it saves.
@@ -115,13 +116,35 @@ impl InputBuffers {
     ) -> Inputs<'a> {
         let (rows, cols) = (request.len(), request.x.cols);
         let copied = !request.in_place() && (forms.values || !matches!(request.pre, Pre::None));
+        let mut all = self.room(rows, cols, Forms { values: copied, ..forms });
+        fill(backend, request, &mut all);
+        let values = if copied || !forms.values { all.values } else { request.x.values };
+        Inputs { rows, cols, values, blocks: all.blocks, wide: all.wide }
+    }
+
+    /// Prepares every row of `x` once, for all of its places: `places` is `[rows, n]` and names every row of
+    /// the result once.
+    pub(crate) fn prepare_copies<'a>(
+        &'a mut self,
+        backend: &CpuBackend,
+        forms: Forms,
+        x: Matrix<'_>,
+        places: &[usize],
+    ) -> Inputs<'a> {
+        let (rows, cols) = (places.len(), x.cols);
+        let mut all = self.room(rows, cols, forms);
+        fill_copies(backend, x, places, &mut all);
+        Inputs { rows, cols, values: all.values, blocks: all.blocks, wide: all.wide }
+    }
+
+    /// Storage for the forms `forms` of some rows, which holds leftovers.
+    fn room(&mut self, rows: usize, cols: usize, forms: Forms) -> Prepared<'_> {
         let blocks = |wanted| if wanted { rows * cols / BLOCK } else { 0 };
-        let values = room(&mut self.values, if copied { rows * cols } else { 0 });
-        let narrow = room(&mut self.blocks, blocks(forms.blocks));
-        let wide = room(&mut self.wide, blocks(forms.wide));
-        fill(backend, request, values, narrow, wide);
-        let values = if copied || !forms.values { values } else { request.x.values };
-        Inputs { rows, cols, values, blocks: narrow, wide }
+        Prepared {
+            values: room(&mut self.values, if forms.values { rows * cols } else { 0 }),
+            blocks: room(&mut self.blocks, blocks(forms.blocks)),
+            wide: room(&mut self.wide, blocks(forms.wide)),
+        }
     }
 }
 
@@ -133,33 +156,64 @@ pub(crate) fn room<T: Default + Clone>(buffer: &mut Vec<T>, len: usize) -> &mut 
     &mut buffer[..len]
 }
 
-fn fill(
-    backend: &CpuBackend,
-    request: &Request<'_>,
-    values: &mut [f32],
-    blocks: &mut [QuantBlock],
-    wide: &mut [WideBlock],
-) {
+fn fill(backend: &CpuBackend, request: &Request<'_>, all: &mut Prepared<'_>) {
     let (rows, cols) = (request.len(), request.x.cols);
-    if rows == 0 || values.is_empty() && blocks.is_empty() && wide.is_empty() {
+    if rows == 0 || all.is_empty() {
         return;
     }
-    let (values, blocks, wide) = (Rows::new(values, rows), Rows::new(blocks, rows), Rows::new(wide, rows));
+    let places = Places::new(all, rows);
     let norm = match request.pre {
         Pre::None => None,
         Pre::RmsNorm { weight, eps } => Some((host::rows(weight), eps)),
     };
-    let prepare = |range: std::ops::Range<usize>| {
-        for row in range {
-            // SAFETY: every row is prepared once.
-            let (values, blocks, wide) = unsafe { (values.row(row), blocks.row(row), wide.row(row)) };
-            rows::prepare(backend.isa, request.row(row), norm, rows::Prepared { values, blocks, wide });
-        }
-    };
+    each_row(backend, rows, cols, &|row| {
+        // SAFETY: every row is prepared once.
+        rows::prepare(backend.isa, request.row(row), norm, unsafe { places.row(row) });
+    });
+}
+
+fn fill_copies(backend: &CpuBackend, x: Matrix<'_>, places: &[usize], all: &mut Prepared<'_>) {
+    let rows = x.values.len() / x.cols;
+    let (all, copies) = (Places::new(all, places.len()), places.len() / rows);
+    each_row(backend, rows, x.cols, &|row| {
+        let mut places = places[row * copies..][..copies].iter();
+        // SAFETY: `places` names every place once.
+        let mut own = places.by_ref().map(|&place| unsafe { all.row(place) });
+        let Some(mut first) = own.next() else { return };
+        rows::prepare(backend.isa, &x.values[row * x.cols..][..x.cols], None, first.reborrow());
+        own.for_each(|mut copy| copy.copy_from(&first));
+    });
+}
+
+/// Calls `body(row)` for every row of `cols` elements.
+fn each_row(backend: &CpuBackend, rows: usize, cols: usize, body: &(dyn Fn(usize) + Sync)) {
     if rows == 1 || rows * cols <= ALONE {
-        return prepare(0..rows);
+        return (0..rows).for_each(body);
     }
-    backend.pool.split(rows, &|_, piece| prepare(piece));
+    backend.pool.split(rows, &|_, own| own.for_each(body));
+}
+
+/// Places of prepared rows that threads fill at the same time.
+struct Places<'a> {
+    values: Rows<'a, f32>,
+    blocks: Rows<'a, QuantBlock>,
+    wide: Rows<'a, WideBlock>,
+}
+
+impl<'a> Places<'a> {
+    fn new(all: &'a mut Prepared<'_>, rows: usize) -> Self {
+        let Prepared { values, blocks, wide } = all;
+        Self { values: Rows::new(values, rows), blocks: Rows::new(blocks, rows), wide: Rows::new(wide, rows) }
+    }
+
+    /// # Safety
+    /// A row is in use once at a time.
+    unsafe fn row(&self, row: usize) -> Prepared<'a> {
+        // SAFETY: the caller's promise.
+        let (values, blocks, wide) =
+            unsafe { (self.values.row(row), self.blocks.row(row), self.wide.row(row)) };
+        Prepared { values, blocks, wide }
+    }
 }
 
 /// Rows that threads write at the same time.

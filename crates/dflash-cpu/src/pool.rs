@@ -14,9 +14,6 @@ use std::thread::{JoinHandle, Thread};
 /// Spins before a worker parks: about a hundred microseconds.
 const SPINS: usize = 20_000;
 
-/// Pieces per thread of a fine split.
-const FINE: usize = 8;
-
 /// Set in [`Shared::gate`] while no worker may enter the region.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
@@ -87,14 +84,6 @@ impl Pool {
     /// As [`Pool::each`].
     pub fn split(&self, items: usize, body: &Body<'_>) {
         self.run(items, items.min(self.threads()), body);
-    }
-
-    /// As [`Pool::split`] with several pieces per thread, so that items of unequal cost even out.
-    ///
-    /// # Panics
-    /// As [`Pool::each`].
-    pub fn split_finely(&self, items: usize, body: &Body<'_>) {
-        self.run(items, items.min(self.threads() * FINE), body);
     }
 
     /// Calls `body(thread, item)` for every item in `0..items` on whichever thread is free, so that items of
@@ -264,11 +253,8 @@ mod tests {
                         counts[piece].iter().for_each(|count| _ = count.fetch_add(1, Ordering::Relaxed));
                     });
                     pool.each(items, &|_, item| _ = counts[item].fetch_add(1, Ordering::Relaxed));
-                    pool.split_finely(items, &|_, piece| {
-                        counts[piece].iter().for_each(|count| _ = count.fetch_add(1, Ordering::Relaxed));
-                    });
                 }
-                assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 600));
+                assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 400));
             }
         }
     }

@@ -26,6 +26,25 @@ pub(crate) struct Prepared<'a> {
     pub(crate) wide: &'a mut [WideBlock],
 }
 
+impl Prepared<'_> {
+    /// Whether nobody reads any form.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty() && self.blocks.is_empty() && self.wide.is_empty()
+    }
+
+    /// The same forms of the same row as `other`.
+    pub(crate) fn copy_from(&mut self, other: &Prepared<'_>) {
+        self.values.copy_from_slice(other.values);
+        self.blocks.copy_from_slice(other.blocks);
+        self.wide.copy_from_slice(other.wide);
+    }
+
+    /// For a call that takes it.
+    pub(crate) fn reborrow(&mut self) -> Prepared<'_> {
+        Prepared { values: self.values, blocks: self.blocks, wide: self.wide }
+    }
+}
+
 /// Prepares one row.
 pub(crate) fn prepare(isa: Isa, x: &[f32], norm: Option<Norm<'_>>, out: Prepared<'_>) {
     let Prepared { values, blocks, wide } = out;

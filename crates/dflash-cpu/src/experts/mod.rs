@@ -21,6 +21,9 @@ use route::Pick;
 /// Elements up to which the calling thread works on rows alone: a region costs more than it saves.
 const ALONE: usize = 32_768;
 
+/// Pieces of work per thread: long streams of weights, and yet experts with many rows and few even out.
+const PIECES: usize = 8;
+
 /// Storage that is reused from call to call.
 #[derive(Default)]
 pub(crate) struct ExpertBuffers {
@@ -49,7 +52,7 @@ pub(crate) fn experts(
     let slots = x.rows() * experts.top_k;
     let picks = room(picks, slots);
     route_rows(backend, experts, scores, picks);
-    plan.fill(picks, experts.top_k, experts.down.len());
+    plan.fill(picks, experts.down.len());
     let call = Call { backend, plan, experts };
     let hidden = room(hidden, slots * experts.down[0].cols());
     let products = room(products, slots * out.cols());
@@ -106,8 +109,8 @@ struct Call<'a> {
 impl Call<'_> {
     /// `act(gate · x) * up · x` of all slots into `hidden`, `[slots, ffn]`.
     fn gate_up(&self, buffers: &mut InputBuffers, x: &Tensor, hidden: &mut [f32]) {
-        let request = Request { x: Matrix::of(x), rows: Some(&self.plan.rows), pre: Pre::None };
-        let inputs = buffers.prepare(self.backend, self.forms(&self.experts.gate_up), &request);
+        let forms = self.forms(&self.experts.gate_up);
+        let inputs = buffers.prepare_copies(self.backend, forms, Matrix::of(x), &self.plan.slots);
         let target = Target { values: Disjoint::new(hidden), cols: self.experts.down[0].cols() };
         self.multiply(&self.experts.gate_up, inputs, Tail::Glu(self.experts.activation), target);
     }
@@ -132,7 +135,10 @@ impl Call<'_> {
         let groups = target.cols.div_ceil(LANES);
         let mut targets: Targets<'_> = [None; MAX_PARTS];
         targets[0] = Some(target);
-        self.backend.pool.split_finely(self.plan.shares.len() * groups, &|_, items| {
+        let items = self.plan.shares.len() * groups;
+        let pieces = (self.backend.pool.threads() * PIECES).min(items);
+        self.backend.pool.each(pieces, &|_, piece| {
+            let items = items * piece / pieces..items * (piece + 1) / pieces;
             for (share, groups) in self.plan.pieces(items, groups) {
                 let packed = Packed::of(&weights[share.expert]);
                 let (isa, rows) = (self.backend.isa, share.slots.clone());

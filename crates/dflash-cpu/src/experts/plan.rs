@@ -16,8 +16,6 @@ pub(super) struct Share {
 pub(super) struct Plan {
     /// Experts in use.
     pub(super) shares: Vec<Share>,
-    /// The row of a slot.
-    pub(super) rows: Vec<usize>,
     /// The slot of a row's pick: `[rows, top_k]`.
     pub(super) slots: Vec<usize>,
     /// The next free slot of every expert.
@@ -26,14 +24,12 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Orders the picks of all rows, `[rows, top_k]`.
-    pub(super) fn fill(&mut self, picks: &[Pick], top_k: usize, experts: usize) {
+    pub(super) fn fill(&mut self, picks: &[Pick], experts: usize) {
         self.share_out(picks, experts);
-        self.rows.resize(picks.len(), 0);
         self.slots.resize(picks.len(), 0);
         for (index, pick) in picks.iter().enumerate() {
             let slot = self.next[pick.expert];
             self.next[pick.expert] += 1;
-            self.rows[slot] = index / top_k;
             self.slots[index] = slot;
         }
     }
@@ -73,26 +69,25 @@ impl Plan {
 mod tests {
     use super::*;
 
-    fn plan(experts: &[usize], top_k: usize) -> Plan {
+    fn plan(experts: &[usize]) -> Plan {
         let picks: Vec<Pick> = experts.iter().map(|&expert| Pick { expert, weight: 1.0 }).collect();
         let mut plan = Plan::default();
-        plan.fill(&[Pick { expert: 4, weight: 0.0 }; 9], 1, 5);
-        plan.fill(&picks, top_k, 5);
+        plan.fill(&[Pick { expert: 4, weight: 0.0 }; 9], 5);
+        plan.fill(&picks, 5);
         plan
     }
 
     #[test]
     fn slots_of_an_expert_stand_together_in_the_order_of_rows() {
-        let plan = plan(&[3, 0, 3, 1, 0, 3], 2);
+        let plan = plan(&[3, 0, 3, 1, 0, 3]);
         let shares = [(0, 0..2), (1, 2..3), (3, 3..6)].map(|(expert, slots)| Share { expert, slots });
         assert_eq!(plan.shares, shares);
-        assert_eq!(plan.rows, [0, 2, 1, 0, 1, 2]);
         assert_eq!(plan.slots, [3, 0, 4, 2, 1, 5]);
     }
 
     #[test]
     fn pieces_cover_all_groups_once() {
-        let plan = plan(&[3, 0, 3, 1], 1);
+        let plan = plan(&[3, 0, 3, 1]);
         for cut in 0..=12 {
             let both = [0..cut, cut..12].map(|items| plan.pieces(items, 4));
             let all: Vec<(usize, usize)> = both

@@ -3,6 +3,7 @@
 
 mod accuracy;
 mod choice;
+mod experts;
 mod laws;
 mod matrix;
 mod table;
