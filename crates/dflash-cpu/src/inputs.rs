@@ -176,9 +176,8 @@ fn fill_copies(backend: &CpuBackend, x: Matrix<'_>, places: &[usize], all: &mut 
     let rows = x.values.len() / x.cols;
     let (all, copies) = (Places::new(all, places.len()), places.len() / rows);
     each_row(backend, rows, x.cols, &|row| {
-        let mut places = places[row * copies..][..copies].iter();
         // SAFETY: `places` names every place once.
-        let mut own = places.by_ref().map(|&place| unsafe { all.row(place) });
+        let mut own = places[row * copies..][..copies].iter().map(|&place| unsafe { all.row(place) });
         let Some(mut first) = own.next() else { return };
         rows::prepare(backend.isa, &x.values[row * x.cols..][..x.cols], None, first.reborrow());
         own.for_each(|mut copy| copy.copy_from(&first));

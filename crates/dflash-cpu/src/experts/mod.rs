@@ -21,8 +21,11 @@ use route::Pick;
 /// Elements up to which the calling thread works on rows alone: a region costs more than it saves.
 const ALONE: usize = 32_768;
 
+/// Elements of other work that take as long as an exponential.
+const EXP: usize = 8;
+
 /// Pieces of work per thread: long streams of weights, and yet experts with many rows and few even out.
-const PIECES: usize = 8;
+const PIECES: usize = 16;
 
 /// Storage that is reused from call to call.
 #[derive(Default)]
@@ -84,7 +87,7 @@ fn check(experts: &Experts, scores: &Tensor, x: &Tensor, out: &Tensor) {
 fn route_rows(backend: &CpuBackend, experts: &Experts, scores: &Tensor, picks: &mut [Pick]) {
     let (count, top_k) = (scores.cols(), experts.top_k);
     let (scores, picks) = (host::rows(scores), Disjoint::new(picks));
-    each_row(&backend.pool, scores.len() / count, count, &|row| {
+    each_row(&backend.pool, scores.len() / count, count * EXP, &|row| {
         // SAFETY: rows do not overlap, and each is in use once.
         let picks = unsafe { picks.piece(row * top_k..(row + 1) * top_k) };
         route::route(backend.isa, experts, &scores[row * count..][..count], picks);
