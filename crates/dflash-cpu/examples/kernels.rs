@@ -1,4 +1,5 @@
-//! Times the linear kernels: `cargo run --release --example kernels [format] [threads]`.
+//! Times the linear kernels: `cargo run --release --example kernels [format] [threads]`, with a format such as
+//! `Q4_K` or `"MLX 6-bit"`.
 //!
 //! Per shape and format the median time of a call with 1 to 128 rows, as bandwidth, multiply-adds and in
 //! units of the call with one row; then a whole small model. Weights are rotated so that they come from
@@ -32,18 +33,21 @@ const SHAPES: [Shape; 5] = [
     Shape { parts: &[49152], cols: 576, tail: Tail::Store },
 ];
 
+/// Much the same with inputs in whole groups of 128 and super-blocks of 256.
+const WIDE: [Shape; 3] = [
+    Shape { parts: &[1536, 1536], cols: 512, tail: Tail::Glu(Activation::Silu) },
+    Shape { parts: &[576], cols: 1536, tail: Tail::Add },
+    Shape { parts: &[49152], cols: 512, tail: Tail::Store },
+];
+
 fn formats() -> Vec<Format> {
-    let affine = |bits| Format::Affine { bits, group: 64, scale: AffineScale::Bf16 };
-    vec![
-        Format::Q4_1,
-        Format::Q4_0,
-        affine(4),
-        Format::Q8_0,
-        affine(8),
-        Format::Bf16,
-        Format::F16,
-        Format::F32,
-    ]
+    let affine = |bits, group| Format::Affine { bits, group, scale: AffineScale::Bf16 };
+    let blocks = [Format::Q4_1, Format::Q4_0, Format::Q5_1, Format::Q5_0, Format::Q8_0];
+    let super_blocks = [Format::Q2K, Format::Q3K, Format::Q4K, Format::Q5K, Format::Q6K];
+    let groups = [affine(4, 32), affine(4, 128)];
+    let widths = [2, 3, 4, 5, 6, 8].map(|bits| affine(bits, 64));
+    let floats = [Format::Bf16, Format::F16, Format::F32];
+    [&blocks[..], &super_blocks, &groups, &widths, &floats].concat()
 }
 
 fn main() {
@@ -56,7 +60,8 @@ fn main() {
         model(&backend);
     }
     for format in formats().into_iter().filter(|format| format.to_string().starts_with(&wanted)) {
-        SHAPES.iter().for_each(|shape| kernel(&backend, format, shape));
+        let shapes = if SHAPES[0].cols.is_multiple_of(format.block()) { &SHAPES[..] } else { &WIDE };
+        shapes.iter().for_each(|shape| kernel(&backend, format, shape));
     }
 }
 

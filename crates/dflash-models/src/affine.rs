@@ -4,7 +4,7 @@ use half::{bf16, f16};
 /// How a float draft is quantised while it loads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraftQuant {
-    /// Bits of an element: 4 or 8.
+    /// Bits of an element: 2, 4 or 8.
     pub bits: u8,
     /// Inputs that share a scale and a bias: 32, 64 or 128.
     pub group: u16,
@@ -24,10 +24,13 @@ impl AffineMatrix {
     /// Quantises a row-major matrix with `cols` inputs; scales and biases are stored as `scale`.
     ///
     /// # Panics
-    /// When bits are neither 4 nor 8, or `cols` is not a multiple of the group.
+    /// When bits are none of 2, 4 and 8, or `cols` is not a multiple of the group.
     pub fn quantize(values: &[f32], cols: usize, quant: DraftQuant, scale: AffineScale) -> Self {
         let DraftQuant { bits, group } = quant;
-        assert!(matches!(bits, 4 | 8) && cols.is_multiple_of(group as usize), "a plan that fits the matrix");
+        assert!(
+            matches!(bits, 2 | 4 | 8) && cols.is_multiple_of(group as usize),
+            "a plan that fits the matrix"
+        );
         let (mut elements, mut scales, mut biases) = (Vec::new(), Vec::new(), Vec::new());
         for chunk in values.chunks_exact(group as usize) {
             let fit = Fit::of(chunk, bits);
@@ -81,11 +84,11 @@ impl Fit {
     }
 }
 
+/// Elements as a stream of bits, lowest first; `bits` divides a byte.
 fn pack(group: &[f32], fit: Fit, bits: u8, elements: &mut Vec<u8>) {
-    match bits {
-        8 => elements.extend(group.iter().map(|&value| fit.element(value))),
-        _ => elements.extend(group.chunks_exact(2).map(|two| fit.element(two[0]) | fit.element(two[1]) << 4)),
-    }
+    let join = |byte: u8, &value: &f32| byte.checked_shl(bits.into()).unwrap_or(0) | fit.element(value);
+    elements
+        .extend(group.chunks_exact(8 / usize::from(bits)).map(|values| values.iter().rev().fold(0, join)));
 }
 
 fn store(value: f32, scale: AffineScale, bytes: &mut Vec<u8>) {
@@ -189,7 +192,7 @@ mod tests {
     #[test]
     fn every_value_lands_within_half_a_step() {
         let values = (0..256).map(|i| ((i * 37 % 101) as f32 - 40.0) / 17.0).collect::<Vec<_>>();
-        for bits in [4, 8] {
+        for bits in [2, 4, 8] {
             for group in values.chunks(64) {
                 let fit = Fit::of(group, bits);
                 for &value in group {

@@ -57,6 +57,26 @@ fn assert_same(found: &[f32], wanted: &[f32], what: &str) {
     }
 }
 
+/// The index of the golden tensors: how GGUF numbers its types and how large their blocks are.
+#[test]
+fn gguf_types_are_read_by_their_numbers() {
+    let index = std::fs::read_to_string(data("dequant.json")).unwrap();
+    let index: serde_json::Value = serde_json::from_str(&index).unwrap();
+    let types = index["gguf"].as_object().unwrap();
+    assert_eq!(types.len(), 12);
+    for (name, facts) in types {
+        let number = |key: &str| facts[key].as_u64().unwrap() as usize;
+        let element = crate::Element::of_gguf(number("ggml_type") as u32).expect("a type with a reader");
+        let crate::Element::Plain(format) = element else { panic!("{name} is a block format") };
+        assert_eq!(format.to_string(), *name);
+        assert_eq!(
+            [format.block(), format.block_bytes()],
+            ["block_elements", "block_bytes"].map(number),
+            "{name}"
+        );
+    }
+}
+
 #[test]
 fn gguf_formats_dequantise_to_the_goldens() {
     let goldens = Goldens::open("dequant.safetensors");
@@ -66,6 +86,13 @@ fn gguf_formats_dequantise_to_the_goldens() {
         ("Q8_0", Format::Q8_0, 64),
         ("Q4_0", Format::Q4_0, 64),
         ("Q4_1", Format::Q4_1, 64),
+        ("Q5_0", Format::Q5_0, 64),
+        ("Q5_1", Format::Q5_1, 64),
+        ("Q2_K", Format::Q2K, 256),
+        ("Q3_K", Format::Q3K, 256),
+        ("Q4_K", Format::Q4K, 768),
+        ("Q5_K", Format::Q5K, 768),
+        ("Q6_K", Format::Q6K, 768),
     ] {
         let raw = goldens.bytes(&format!("{name}.raw"));
         let wanted = goldens.values(&format!("{name}.values"));
@@ -84,7 +111,9 @@ const GROUPS: [(u16, AffineScale); 3] =
 #[test]
 fn mlx_formats_dequantise_to_the_goldens() {
     let goldens = Goldens::open("dequant.safetensors");
-    for (bits, (group, scale)) in [4, 8].into_iter().flat_map(|bits| GROUPS.map(|group| (bits, group))) {
+    for (bits, (group, scale)) in
+        [2, 3, 4, 5, 6, 8].into_iter().flat_map(|bits| GROUPS.map(|group| (bits, group)))
+    {
         let name = format!("mlx.b{bits}.g{group}");
         let [elements, scales, biases] =
             ["weight", "scales", "biases"].map(|tail| goldens.bytes(&format!("{name}.{tail}")));
@@ -99,7 +128,7 @@ fn mlx_formats_dequantise_to_the_goldens() {
 fn the_quantiser_gives_the_golden_bits() {
     let goldens = Goldens::open("dequant.safetensors");
     let source = goldens.values("mlx.source");
-    for (bits, (group, scale)) in [4, 8].into_iter().flat_map(|bits| GROUPS.map(|group| (bits, group))) {
+    for (bits, (group, scale)) in [2, 4, 8].into_iter().flat_map(|bits| GROUPS.map(|group| (bits, group))) {
         let matrix = AffineMatrix::quantize(&source, 384, DraftQuant { bits, group }, scale);
         for (tail, found) in ["weight", "scales", "biases"].into_iter().zip(matrix.bytes()) {
             let name = format!("mlx.b{bits}.g{group}.{tail}");

@@ -156,8 +156,8 @@ fn override_plan(keys: &Keys<'_>, module: &str) -> Result<Plan, ModelError> {
 fn plan(keys: &Keys<'_>) -> Result<Plan, ModelError> {
     let bits = keys.required_size("bits")?;
     let group = keys.required_size("group_size")?;
-    if ![4, 8].contains(&bits) {
-        return Err(keys.refused("bits", "4 and 8 are read"));
+    if ![2, 3, 4, 5, 6, 8].contains(&bits) {
+        return Err(keys.refused("bits", "2, 3, 4, 5, 6 and 8 are read"));
     }
     if ![32, 64, 128].contains(&group) {
         return Err(keys.refused("group_size", "32, 64 and 128 are read"));

@@ -229,7 +229,7 @@ fn a_short_head_is_gathered_from_the_target() {
 #[test]
 fn quantisation_plans_are_checked() {
     let pair = pair(TinyLayout::Flat, |_| {}, |_| {});
-    for (bits, group) in [(2, 64), (6, 32), (4, 16)] {
+    for (bits, group) in [(3, 64), (6, 32), (4, 16)] {
         let options = DraftOptions { quant: Some(DraftQuant { bits, group }), ..DraftOptions::default() };
         let error = Draft::load(&pair.draft, pair.target.as_ref(), options).err().expect("an odd plan");
         assert!(matches!(error, ModelError::Quantization { .. }), "{error}");

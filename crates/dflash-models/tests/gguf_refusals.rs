@@ -49,12 +49,14 @@ fn other_gguf_architectures_are_refused() {
 
 #[test]
 fn gguf_formats_without_reader_are_refused_by_name() {
-    let (_temp, path) = edited_gguf(|bytes| {
-        // Number of dimensions and two dimensions stand between.
-        let at = after(bytes, "blk.1.ffn_up.weight") + 4 + 16;
-        overwrite(bytes, at, &12u32.to_le_bytes());
-    });
-    assert_says(&refused(&path), &["blk.1.ffn_up.weight", "Q4_K", "Q8_0, Q4_0, Q4_1"]);
+    for (id, name) in [(20u32, "IQ4_NL"), (22, "IQ2_S"), (34, "TQ1_0"), (39, "MXFP4"), (99, "GGUF type 99")] {
+        let (_temp, path) = edited_gguf(|bytes| {
+            // Number of dimensions and two dimensions stand between.
+            let at = after(bytes, "blk.1.ffn_up.weight") + 4 + 16;
+            overwrite(bytes, at, &id.to_le_bytes());
+        });
+        assert_says(&refused(&path), &["blk.1.ffn_up.weight", name, "Q8_0, Q4_0, Q4_1", "Q6_K"]);
+    }
 }
 
 #[test]

@@ -14,9 +14,15 @@ use serde_json::{Value, json};
 #[test]
 fn a_quantised_target_computes_what_its_values_say() {
     for backend in backends() {
-        for (bits, group, tied, dtype) in
-            [(4, 32, true, Dtype::Bf16), (8, 32, false, Dtype::F16), (4, 64, true, Dtype::F32)]
-        {
+        for (bits, group, tied, dtype) in [
+            (4, 32, true, Dtype::Bf16),
+            (8, 32, false, Dtype::F16),
+            (4, 64, true, Dtype::F32),
+            (2, 32, false, Dtype::Bf16),
+            (3, 64, true, Dtype::F16),
+            (5, 32, true, Dtype::F32),
+            (6, 64, false, Dtype::Bf16),
+        ] {
             let mlx = |plain| Some(TinyMlx { bits, group, plain });
             let llama = TinyLlama { hidden: 64, heads: 8, tied, dtype, ..TinyLlama::default() };
             let (_a, packed) = tiny(&TinyLlama { mlx: mlx(false), ..llama.clone() });
@@ -50,10 +56,14 @@ fn scales_without_a_plan_are_refused() {
 fn mlx_settings_and_tensors_must_agree() {
     let quantised = json!({"group_size": 32, "bits": 4});
     let error = |section: Value| refused_with(|config| config["quantization"] = section);
-    assert_says(&error(json!({"group_size": 32, "bits": 6})), &["quantization.bits", "6"]);
+    assert_says(&error(json!({"group_size": 32, "bits": 7})), &["quantization.bits", "7"]);
     assert_says(&error(json!({"group_size": 16, "bits": 4})), &["quantization.group_size", "16"]);
-    assert_says(&error(json!({"group_size": 32, "bits": 4, "mode": "mxfp4"})), &["mxfp4"]);
-    assert_says(&error(json!({"quant_method": "gptq", "bits": 4})), &["quant_method", "gptq"]);
+    for mode in ["mxfp4", "mxfp8", "nvfp4"] {
+        assert_says(&error(json!({"group_size": 32, "bits": 4, "mode": mode})), &[mode]);
+    }
+    for method in ["gptq", "awq", "fp8", "compressed-tensors"] {
+        assert_says(&error(json!({"quant_method": method, "bits": 4})), &["quant_method", method]);
+    }
     let mut wrong = quantised.clone();
     wrong["model.layers.7.mlp.up_proj"] = json!(false);
     assert_says(&error(wrong), &["model.layers.7.mlp.up_proj", "matches no module"]);
@@ -61,8 +71,8 @@ fn mlx_settings_and_tensors_must_agree() {
     wrong["model.layers.0.mlp.up_proj"] = json!({"group_size": 32, "bits": 8});
     assert_says(&error(wrong), &["model.layers.0.mlp.up_proj", "no scales"]);
     let mut wrong = quantised.clone();
-    wrong["model.layers.0.mlp.up_proj"] = json!({"group_size": 32, "bits": 6});
-    assert_says(&error(wrong), &["quantization.model.layers.0.mlp.up_proj.bits", "6"]);
+    wrong["model.layers.0.mlp.up_proj"] = json!({"group_size": 32, "bits": 7});
+    assert_says(&error(wrong), &["quantization.model.layers.0.mlp.up_proj.bits", "7"]);
     let error = refused_with(|config| {
         config["quantization"] = quantised.clone();
         config["quantization_config"] = json!({"group_size": 32, "bits": 8});

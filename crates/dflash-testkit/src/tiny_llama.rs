@@ -19,7 +19,7 @@ pub enum TinyRope {
 /// Quantisation of a tiny target: matrices and tables hold random elements, scales and biases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TinyMlx {
-    /// Bits of an element: 4 or 8.
+    /// Bits of an element: 2, 3, 4, 5, 6 or 8.
     pub bits: usize,
     /// Inputs that share a scale and a bias.
     pub group: usize,
@@ -238,10 +238,10 @@ impl Weights {
             return self.file.floats(name, &[rows, cols], &values, self.dtype);
         }
         let module = name.strip_suffix(".weight").expect("a matrix");
-        let bytes = match bits {
-            8 => elements,
-            _ => elements.chunks(2).map(|two| two[0] | two[1] << 4).collect(),
-        };
+        // A stream of bits, lowest first: eight elements fill as many bytes as one has bits.
+        let eight = |eight: &[u8]| eight.iter().rev().fold(0, |all: u64, &q| all << bits | u64::from(q));
+        let bytes = elements.chunks(8).flat_map(|all| eight(all).to_le_bytes().into_iter().take(bits));
+        let bytes = bytes.collect::<Vec<_>>();
         self.file.raw(name, "U32", &[rows, cols * bits / 32], &bytes);
         self.file.floats(&format!("{module}.scales"), &[rows, cols / group], &scales, self.dtype);
         self.file.floats(&format!("{module}.biases"), &[rows, cols / group], &biases, self.dtype);

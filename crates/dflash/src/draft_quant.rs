@@ -1,6 +1,6 @@
 //! Quantisation of the draft's linear layers: the grammar of `--draft-quant`.
 //!
-//! `w(4|8)`, then `a16` or `a32` (default 16), then `:gs(32|64|128)` (default 64), in any case;
+//! `w(2|4|8)`, then `a16` or `a32` (default 16), then `:gs(32|64|128)` (default 64), in any case;
 //! `none` switches it off.
 
 use std::fmt;
@@ -15,7 +15,7 @@ pub enum DraftQuant {
     Off,
     /// Affine quantisation in groups.
     Affine {
-        /// Bits per weight: 4 or 8.
+        /// Bits per weight: 2, 4 or 8.
         bits: u8,
         /// Bits of the floats that stay: 16 or 32.
         activation_bits: u8,
@@ -37,7 +37,8 @@ pub enum DraftQuantSource {
 }
 
 /// What a spec may look like; shown when one does not.
-pub const GRAMMAR: &str = "none, or w(4|8) with optional a16|a32 and :gs(32|64|128), as in w4 or w8a32:gs128";
+pub const GRAMMAR: &str =
+    "none, or w(2|4|8) with optional a16|a32 and :gs(32|64|128), as in w4 or w8a32:gs128";
 
 impl DraftQuant {
     /// The quantisation in force: the user's, else the registry's, which only holds for the draft
@@ -67,7 +68,7 @@ fn parse(text: &str) -> Option<DraftQuant> {
     let weights = weights.strip_prefix('w')?;
     let (bits, activation) = weights.split_once('a').unwrap_or((weights, "16"));
     Some(DraftQuant::Affine {
-        bits: one_of(bits, &["4", "8"])?,
+        bits: one_of(bits, &["2", "4", "8"])?,
         activation_bits: one_of(activation, &["16", "32"])?,
         group_size: one_of(group.strip_prefix("gs")?, &["32", "64", "128"])?,
     })
@@ -110,6 +111,7 @@ mod tests {
         for (text, canonical) in [
             ("none", "none"),
             ("NONE", "none"),
+            ("w2", "w2a16:gs64"),
             ("w4", "w4a16:gs64"),
             ("W8A32", "w8a32:gs64"),
             ("w8:gs32", "w8a16:gs32"),
@@ -124,8 +126,8 @@ mod tests {
         for text in [
             "",
             "w",
-            "w2",
             "w3",
+            "w16",
             "w04",
             "4",
             "w4a",

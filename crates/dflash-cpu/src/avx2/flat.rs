@@ -1,7 +1,7 @@
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
-use super::quant::{Elements, Quant, Sums, add_scaled};
+use super::quant::{Activations, Elements, Quant, Sums, add_scaled};
 use super::scale::{Widen, pair};
 use crate::pack::LANES;
 
@@ -55,7 +55,6 @@ pub(super) unsafe fn add<E: Elements, const MIN: bool, const ZERO: i16, const R:
     rows: [*const E::Block; R],
     sums: &mut Sums<R>,
 ) {
-    use super::quant::Activations;
     // SAFETY: the caller's promise.
     let integers = unsafe { E::sums(elements, rows) };
     for r in 0..R {

@@ -38,6 +38,7 @@ impl Field {
     }
 
     /// The field's bits of a word, where they belong.
+    #[inline(always)]
     pub(crate) fn take(self, word: u32) -> u32 {
         let moved =
             if self.from > self.to { word >> (self.from - self.to) } else { word << (self.to - self.from) };
@@ -71,6 +72,7 @@ pub(crate) const fn step(bits: u8, step: usize) -> [usize; 2] {
 }
 
 /// The elements of quad `quad` as the bytes of a word, of a block with these words.
+#[inline(always)]
 pub(crate) fn quad(bits: u8, quad: usize, word: impl Fn(usize) -> u32) -> u32 {
     match bits {
         8 => word(quad),

@@ -121,13 +121,28 @@ fn add_super(
 
 /// Sums of the products of the first and of the last sixteen elements, before the zero.
 fn half_sums(bits: u8, elements: &[u8], x: &[i32; BLOCK]) -> [[i32; LANES]; 2] {
-    let words = elements.as_chunks::<4>().0;
+    match bits {
+        2 => half_sums_of::<2>(elements, x),
+        3 => half_sums_of::<3>(elements, x),
+        4 => half_sums_of::<4>(elements, x),
+        5 => half_sums_of::<5>(elements, x),
+        6 => half_sums_of::<6>(elements, x),
+        _ => half_sums_of::<8>(elements, x),
+    }
+}
+
+fn half_sums_of<const BITS: u8>(elements: &[u8], x: &[i32; BLOCK]) -> [[i32; LANES]; 2] {
+    let words: &[[[u8; 4]; LANES]] = elements.as_chunks().0.as_chunks().0;
     let mut sums = [[0; LANES]; 2];
     for (quad, x) in x.as_chunks::<4>().0.iter().enumerate() {
         for (lane, sum) in sums[quad / (QUADS / 2)].iter_mut().enumerate() {
-            let quad = planes::quad(bits, quad, |word| u32::from_le_bytes(words[word * LANES + lane]));
-            let integer = |byte: u8| if bits == 8 { i32::from(byte.cast_signed()) } else { i32::from(byte) };
-            *sum += quad.to_le_bytes().into_iter().zip(x).map(|(byte, x)| integer(byte) * x).sum::<i32>();
+            let elements =
+                planes::quad(BITS, quad, |word| u32::from_le_bytes(words[word][lane])).to_le_bytes();
+            let integer = |byte: u8| if BITS == 8 { i32::from(byte.cast_signed()) } else { i32::from(byte) };
+            *sum += integer(elements[0]) * x[0]
+                + integer(elements[1]) * x[1]
+                + integer(elements[2]) * x[2]
+                + integer(elements[3]) * x[3];
         }
     }
     sums

@@ -17,7 +17,7 @@ fn embedding_rows_are_the_numbers_of_the_file() {
             assert_eq!(out.rows(), ids.len());
             for (row, id) in ids.into_iter().enumerate() {
                 let exact = matrix.row(id as usize);
-                for (found, exact) in backend.read(&out, row).iter().zip(&exact) {
+                for (found, exact) in backend.read(&out, row).iter().zip(exact) {
                     assert!(
                         (f64::from(*found) - 2.0 * exact).abs() <= 1e-6 * exact.abs().max(1.0),
                         "{format}"

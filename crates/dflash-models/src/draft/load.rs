@@ -43,9 +43,10 @@ impl Draft {
 
 fn check_quant(path: &Path, quant: Option<DraftQuant>) -> Result<(), ModelError> {
     match quant {
-        Some(DraftQuant { bits, group }) if ![4, 8].contains(&bits) || ![32, 64, 128].contains(&group) => {
-            let what =
-                format!("{bits} bits in groups of {group} are not supported (4 or 8 in 32, 64 or 128 are)");
+        Some(DraftQuant { bits, group }) if ![2, 4, 8].contains(&bits) || ![32, 64, 128].contains(&group) => {
+            let what = format!(
+                "{bits} bits in groups of {group} are not supported (2, 4 or 8 in 32, 64 or 128 are)"
+            );
             Err(ModelError::Quantization { path: path.to_owned(), module: "draft".into(), what })
         }
         _ => Ok(()),

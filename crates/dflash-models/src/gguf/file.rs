@@ -9,7 +9,7 @@ use crate::safetensors::{TensorInfo, refuse_overlap, refuse_pointer};
 use crate::{Element, ModelError};
 
 /// Formats with a reader, for error messages.
-const SUPPORTED: &str = "F32, F16, BF16, Q8_0, Q4_0, Q4_1";
+const SUPPORTED: &str = "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K";
 /// Dimensions a tensor may have by the format's own rule.
 const MAX_DIMS: u32 = 4;
 /// Bytes of the shortest key with a value: length, type, one byte.
@@ -133,22 +133,24 @@ impl RawTensor {
 
 fn type_name(kind: u32) -> String {
     let known = match kind {
-        6 => "Q5_0",
-        7 => "Q5_1",
         9 => "Q8_1",
-        10 => "Q2_K",
-        11 => "Q3_K",
-        12 => "Q4_K",
-        13 => "Q5_K",
-        14 => "Q6_K",
         15 => "Q8_K",
+        16 => "IQ2_XXS",
+        17 => "IQ2_XS",
+        18 => "IQ3_XXS",
+        19 => "IQ1_S",
         20 => "IQ4_NL",
+        21 => "IQ3_S",
+        22 => "IQ2_S",
         23 => "IQ4_XS",
         24 => "I8",
         25 => "I16",
         26 => "I32",
         27 => "I64",
         28 => "F64",
+        29 => "IQ1_M",
+        34 => "TQ1_0",
+        35 => "TQ2_0",
         39 => "MXFP4",
         other => return format!("GGUF type {other}"),
     };

@@ -1,5 +1,7 @@
 //! Random matrices of every format and their decoding, straight from the description of the formats.
 
+use std::sync::OnceLock;
+
 use half::{bf16, f16};
 
 use super::blocks;
@@ -68,6 +70,8 @@ pub struct Matrix {
     pub bias: Option<Vec<f32>>,
     /// [`Part::order`].
     pub order: Option<Vec<u32>>,
+    /// `[rows, cols]` in the order of the file, decoded once.
+    values: OnceLock<Vec<f64>>,
 }
 
 impl Matrix {
@@ -88,14 +92,34 @@ impl Matrix {
                 push_scale(scale, -0.1 + 0.1 * random.uniform(), &mut biases);
             }
         }
-        Self { format, rows, cols, elements, scales, biases, bias: None, order: None }
+        Self {
+            format,
+            rows,
+            cols,
+            elements,
+            scales,
+            biases,
+            bias: None,
+            order: None,
+            values: OnceLock::new(),
+        }
     }
 
     /// A matrix of single floats.
     pub(super) fn of(rows: usize, cols: usize, values: &[f32]) -> Self {
         let elements = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let (scales, biases) = (Vec::new(), Vec::new());
-        Self { format: Format::F32, rows, cols, elements, scales, biases, bias: None, order: None }
+        Self {
+            format: Format::F32,
+            rows,
+            cols,
+            elements,
+            scales,
+            biases,
+            bias: None,
+            order: None,
+            values: OnceLock::new(),
+        }
     }
 
     /// With a random bias and the rows in random order.
@@ -144,9 +168,10 @@ impl Matrix {
     }
 
     /// The elements of output row `row`.
-    pub fn row(&self, row: usize) -> Vec<f64> {
+    pub fn row(&self, row: usize) -> &[f64] {
         let row = self.order.as_ref().map_or(row, |order| order[row] as usize);
-        (0..self.cols).map(|col| self.element(row, col)).collect()
+        let elements = || (0..self.rows * self.cols).map(|index| self.element(index)).collect();
+        &self.values.get_or_init(elements)[row * self.cols..][..self.cols]
     }
 
     /// What is added to output `row`.
@@ -154,8 +179,7 @@ impl Matrix {
         self.bias.as_ref().map_or(0.0, |bias| f64::from(bias[row]))
     }
 
-    fn element(&self, row: usize, col: usize) -> f64 {
-        let index = row * self.cols + col;
+    fn element(&self, index: usize) -> f64 {
         let (block, inside) = (index / self.format.block(), index % self.format.block());
         let bytes = &self.elements[block * self.format.block_bytes()..][..self.format.block_bytes()];
         let value = blocks::element(self.format, bytes, inside);

@@ -92,7 +92,7 @@ pub fn embed(backend: &dyn Backend) {
                 assert_eq!(out.rows(), ids.len(), "a row for every id");
                 let expected: Vec<Exact> = ids
                     .iter()
-                    .flat_map(|&id| matrix.row(id as usize))
+                    .flat_map(|&id| matrix.row(id as usize).to_vec())
                     .map(|value| value * f64::from(scale))
                     .map(|value| Exact { value, error: 1e-6 * (value.abs() + f64::from(scale)) })
                     .collect();
