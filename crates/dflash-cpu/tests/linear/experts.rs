@@ -1,20 +1,20 @@
 use dflash_cpu::{CpuBackend, Isa};
 use dflash_tensor::{Activation, Backend, Experts};
 
-use crate::matrix::{Matrix, Noise, formats};
+use crate::matrix::{FORMATS, Matrix, Noise, biased};
 use crate::{bits, scalar, tensor};
 
 const HIDDEN: usize = 256;
-const FFN: usize = 128;
+const FFN: usize = 256;
 
 /// Experts of mixed formats, a third of them with biases: expert `e` has the formats from `first + e` on.
 fn mixture(count: usize, top_k: usize, activation: Activation, first: usize) -> Experts {
-    let (backend, formats) = (scalar(1), formats());
+    let (backend, formats) = (scalar(1), FORMATS);
     let pack = |expert: usize, parts: &[usize], rows: usize, cols: usize| {
         let matrices = parts.iter().map(|part| {
             let format = formats[(first + expert + 5 * part) % formats.len()];
             let matrix = Matrix::new(format, rows, cols, (3 * expert + part) as u64);
-            if expert.is_multiple_of(3) { matrix.with_bias() } else { matrix }
+            if expert.is_multiple_of(3) { biased(matrix) } else { matrix }
         });
         let matrices: Vec<Matrix> = matrices.collect();
         let parts: Vec<_> = matrices.iter().map(Matrix::part).collect();

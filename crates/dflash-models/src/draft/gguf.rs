@@ -162,7 +162,11 @@ impl Keys<'_> {
             kv: self.geometry()?,
             eps: self.0.number(&eps)?.ok_or_else(|| self.0.missing(&eps))?,
             vocab: self.vocab()?,
-            rope: RopeConfig { base: self.required("rope.freq_base")?, scaling: self.scaling()?, partial: None },
+            rope: RopeConfig {
+                base: self.required("rope.freq_base")?,
+                scaling: self.scaling()?,
+                partial: None,
+            },
             attention_bias: BiasRule::IfPresent,
             layers: self.layers()?,
         })

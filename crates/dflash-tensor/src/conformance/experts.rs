@@ -117,11 +117,11 @@ fn weights(experts: &Experts, scores: &[f32]) -> Vec<(usize, f64)> {
 pub fn experts(backend: &dyn Backend) {
     let mut random = Random(41);
     for format in FORMATS {
-        check(backend, (4, 2), (128, 128), &|_| [format; 3], &[1, 6], &mut random);
+        check(backend, (4, 2), (256, 256), &|_| [format; 3], &[1, 6], &mut random);
     }
     let mixed = |expert: usize| [0, 1, 2].map(|part| FORMATS[(3 * expert + 5 * part) % FORMATS.len()]);
     for count_and_top in [(5, 1), (8, 8), (16, 2), (30, 8), (64, 8)] {
-        check(backend, count_and_top, (128, 128), &mixed, &[0, 11], &mut random);
+        check(backend, count_and_top, (256, 256), &mixed, &[0, 11], &mut random);
     }
     // Widths that fill no group, and no vector.
     check(backend, (6, 3), (52, 37), &|expert| [FORMATS[expert % 3]; 3], &[1, 19], &mut random);
@@ -192,7 +192,7 @@ pub fn experts_laws(backend: &dyn Backend) {
     let mut random = Random(42);
     let mixed = |expert: usize| [0, 1, 2].map(|part| FORMATS[(expert + 3 * part) % FORMATS.len()]);
     for (count, top_k) in [(4, 1), (14, 14), (20, 2), (64, 8)] {
-        let mixture = Mixture::random(backend, (count, top_k), (256, 128), &mixed, &mut random);
+        let mixture = Mixture::random(backend, (count, top_k), (256, 256), &mixed, &mut random);
         for rows in [7, 40] {
             let x = random.floats(rows * 256);
             let scores = random.floats(rows * count);
