@@ -64,5 +64,5 @@ def make(name, seed):
 if __name__ == "__main__":
     shutil.rmtree(OUT, ignore_errors=True)
     for number, variant in enumerate(VARIANTS):
-        make(variant, 4000 + 10 * number)
+        make(variant, 4001 + 10 * number)
     report(OUT)

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from common import (DTYPES, MODELS_DATA, fresh_dir, golden, normal, old_schema, report, rng, run, write_json,
-                    write_tensors)
+from common import (DTYPES, MODELS_DATA, fresh_dir, golden, half_keys, normal, old_schema, report, rng, run,
+                    write_json, write_tensors)
 
 # ---------------------------------------------------------------- models
 
@@ -47,6 +47,7 @@ def seeded_model(config, seed):
     """Weights large enough that logits are spread, small enough that rounding stays rounding."""
     gen = rng(seed)
     model = LlamaForCausalLM(config).eval()
+    half_keys(model)
     state = {}
     for name, tensor in model.state_dict().items():
         if name.endswith("norm.weight"):

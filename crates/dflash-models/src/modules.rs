@@ -43,7 +43,10 @@ impl Checkpoint {
         if self.contains(&format!("{module}.scales")) {
             return self.affine(module, outer, cols);
         }
-        let view = self.take(&self.weight_name(module), &with(outer, cols))?;
+        let name = self.weight_name(module);
+        // A matrix of one row may stand in its file as a vector.
+        let vector = outer == [1] && self.shape(&name) == Some(&[cols]);
+        let view = self.take(&name, &with(if vector { &[] } else { outer }, cols))?;
         let Element::Plain(format) = view.element else {
             return Err(self.wrong_element(&view, "a float or block format"));
         };

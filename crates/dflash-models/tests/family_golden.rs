@@ -2,11 +2,10 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use common::{assert_relative, backends, data, goldens, load, run};
-use dflash_models::Target;
+use common::{backends, check_runs, data, goldens, load, run};
 use dflash_tensor::Backend;
 
 /// Distance of a row from the golden one, relative to its length.
@@ -32,31 +31,11 @@ fn variants(family: &str) -> Vec<PathBuf> {
     variants
 }
 
-fn check_runs(target: &dyn Target, variant: &Path) {
-    let values = goldens(&variant.join("golden.safetensors"));
-    let (hidden, layers) = (target.spec().hidden, (0..target.spec().layers).collect::<Vec<_>>());
-    let runs = (0..).take_while(|n| values.contains_key(&format!("{n}.ids"))).count();
-    assert!(runs >= 3, "runs of {}", variant.display());
-    for n in 0..runs {
-        let ids = values[&format!("{n}.ids")].ids();
-        let found = run(target, &ids, &[ids.len()], &layers);
-        for row in 0..ids.len() {
-            let what = format!("{} run {n} row {row}", variant.display());
-            for &layer in &layers {
-                let tap = values[&format!("{n}.tap.{layer}")].row(row);
-                let found = &found.taps[row][layer * hidden..][..hidden];
-                assert_relative(found, tap, TOLERANCE, &format!("{what} tap {layer}"));
-            }
-            assert_relative(&found.logits[row], values[&format!("{n}.logits")].row(row), TOLERANCE, &what);
-        }
-    }
-}
-
 fn check(family: &str, kind: &str, backend: &Arc<dyn Backend>) {
     for variant in variants(family) {
         let loaded = load(&variant, backend).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(loaded.target.spec().family, kind);
-        check_runs(loaded.target.as_ref(), &variant);
+        check_runs(loaded.target.as_ref(), &variant.join("golden.safetensors"), TOLERANCE);
     }
 }
 

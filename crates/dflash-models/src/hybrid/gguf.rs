@@ -84,11 +84,11 @@ fn layers(
 /// Per layer whether it is a recurrent one: by a list, else every `full_attention_interval`-th has attention.
 fn linear_layers(keys: &ArchKeys<'_>, blocks: usize) -> Result<Vec<bool>, ModelError> {
     let key = keys.key("attention.recurrent_layers");
-    if let Some(list) = keys.metadata.integers(&key)? {
+    if let Some(list) = keys.metadata.flags(&key)? {
         if list.len() < blocks {
             return Err(keys.metadata.bad(&key, &format!("at least {blocks} entries")));
         }
-        return Ok(list.iter().take(blocks).map(|&flag| flag != 0).collect());
+        return Ok(list[..blocks].to_vec());
     }
     let interval = keys.optional_size("full_attention_interval")?.unwrap_or(4);
     Ok((1..=blocks).map(|layer| layer % interval != 0).collect())

@@ -4,6 +4,8 @@
 pub mod cycles;
 pub mod gguf;
 
+pub mod dequantised;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -100,6 +102,27 @@ pub fn assert_relative(found: &[f32], golden: &[f64], tolerance: f64, what: &str
     let distance = length(found.iter().zip(golden).map(|(a, b)| (f64::from(*a) - b).powi(2)).sum());
     let relative = distance / length(golden.iter().map(|x| x * x).sum());
     assert!(relative <= tolerance, "{what}: {relative:.2e} off");
+}
+
+/// Runs every golden sequence; rows whose distance from the golden one is more than `tolerance` fail.
+pub fn check_runs(target: &dyn Target, golden: &Path, tolerance: f64) {
+    let values = goldens(golden);
+    let (hidden, layers) = (target.spec().hidden, (0..target.spec().layers).collect::<Vec<_>>());
+    let runs = (0..).take_while(|n| values.contains_key(&format!("{n}.ids"))).count();
+    assert!(runs >= 3, "runs of {}", golden.display());
+    for n in 0..runs {
+        let ids = values[&format!("{n}.ids")].ids();
+        let found = run(target, &ids, &[ids.len()], &layers);
+        for row in 0..ids.len() {
+            let what = format!("{} run {n} row {row}", golden.display());
+            for &layer in &layers {
+                let Some(tap) = values.get(&format!("{n}.tap.{layer}")) else { continue };
+                let found = &found.taps[row][layer * hidden..][..hidden];
+                assert_relative(found, tap.row(row), tolerance, &format!("{what} tap {layer}"));
+            }
+            assert_relative(&found.logits[row], values[&format!("{n}.logits")].row(row), tolerance, &what);
+        }
+    }
 }
 
 /// Runs `ids` from an empty cache in pieces of the given lengths; returns logits and taps of every row.
