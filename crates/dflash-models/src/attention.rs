@@ -31,8 +31,21 @@ pub(crate) struct AttentionShape {
 /// Grouped-query attention between its projections.
 pub(crate) struct Attention {
     projections: Projections,
+    /// Norm of every value head.
+    value_norm: Option<HeadNorm>,
     spec: AttentionSpec,
     output: Weight,
+}
+
+/// Where a layer whose value heads are normalised has its values from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ValueSource {
+    /// A projection of their own.
+    Projection,
+    /// The key projection, before the norm and rotation of keys.
+    Keys,
+    /// Keys and values are those that an earlier layer has appended.
+    Shared,
 }
 
 enum Projections {
@@ -44,6 +57,19 @@ enum Projections {
         q: Weight,
         kv: Weight,
     },
+    /// Queries, and keys that are values too.
+    KeysAsValues(Weight),
+    Queries(Weight),
+}
+
+/// What the projections give.
+struct Projected {
+    q: Tensor,
+    /// Of the outputs.
+    gate: Option<Tensor>,
+    k: Option<Tensor>,
+    /// `None` where keys are the values too.
+    v: Option<Tensor>,
 }
 
 impl Attention {
@@ -76,6 +102,25 @@ impl Attention {
         Self::around(projections, loader, prefix, shape, rope, mask)
     }
 
+    /// As [`Attention::load`], with value heads that are normalised without gain.
+    pub(crate) fn load_normed_values(
+        loader: &mut Loader<'_, '_>,
+        prefix: &str,
+        shape: &AttentionShape,
+        source: ValueSource,
+        rope: &Arc<Rope>,
+        mask: Mask,
+    ) -> Result<Self, ModelError> {
+        let projections = match source {
+            ValueSource::Projection => Projections::Fused(shape.pack(loader, prefix, &[Q, K, V])?),
+            ValueSource::Keys => Projections::KeysAsValues(shape.pack(loader, prefix, &[Q, K])?),
+            ValueSource::Shared => Projections::Queries(shape.pack(loader, prefix, &[Q])?),
+        };
+        let weight = loader.tensor(shape.kv.dim, &vec![1.0; shape.kv.dim]);
+        let attention = Self::around(projections, loader, prefix, shape, rope, mask)?;
+        Ok(Self { value_norm: Some(HeadNorm { weight, eps: shape.eps }), ..attention })
+    }
+
     fn around(
         projections: Projections,
         loader: &mut Loader<'_, '_>,
@@ -84,17 +129,21 @@ impl Attention {
         rope: &Arc<Rope>,
         mask: Mask,
     ) -> Result<Self, ModelError> {
+        let k_norm = match projections {
+            Projections::Queries(_) => None,
+            _ => shape.head_norm(loader, &format!("{prefix}.k_norm.weight"))?,
+        };
         let spec = AttentionSpec {
             heads: shape.heads,
             kv: shape.kv,
             scale: shape.scale,
             softcap: None,
             q_norm: shape.head_norm(loader, &format!("{prefix}.q_norm.weight"))?,
-            k_norm: shape.head_norm(loader, &format!("{prefix}.k_norm.weight"))?,
+            k_norm,
             rope: Arc::clone(rope),
             mask,
         };
-        Ok(Self { projections, spec, output: shape.output(loader, prefix)? })
+        Ok(Self { projections, value_norm: None, spec, output: shape.output(loader, prefix)? })
     }
 
     /// Keys and values of a layer.
@@ -109,16 +158,26 @@ impl Attention {
 
     /// Attention of `pre` of the residual stream, on layer `layer` of the caches.
     pub(crate) fn forward(&self, pass: &mut Pass<'_, '_>, layer: usize, pre: Pre<'_>, sink: Sink<'_>) {
-        let (mut q, gate, mut k, v) = self.projections.run(pass, pre);
+        let Projected { mut q, gate, mut k, v } = self.projections.run(pass, pre);
+        let v = self.values(pass, k.as_ref(), v);
         let mut mixed = pass.ws.take(q.cols());
-        let kv = Some((&mut k, &v));
+        let kv = k.as_mut().zip(v.as_ref());
         pass.backend.attention(&self.spec, layer, pass.batch, pass.caches, &mut q, kv, &mut mixed);
-        if let Some(gate) = gate {
-            pass.backend.gate(Activation::Sigmoid, &gate, &mut mixed);
-            pass.ws.put([gate]);
+        if let Some(gate) = &gate {
+            pass.backend.gate(Activation::Sigmoid, gate, &mut mixed);
         }
         pass.output(&self.output, &mixed, sink);
-        pass.ws.put([q, k, v, mixed]);
+        pass.ws.put([q, mixed]);
+        pass.ws.put([gate, k, v].into_iter().flatten());
+    }
+
+    fn values(&self, pass: &mut Pass<'_, '_>, k: Option<&Tensor>, v: Option<Tensor>) -> Option<Tensor> {
+        let Some(norm) = &self.value_norm else { return v };
+        let raw = v.as_ref().or(k)?;
+        let mut normed = pass.ws.take(raw.cols());
+        pass.backend.rms_norm(raw, &norm.weight, norm.eps, &mut normed);
+        pass.ws.put(v);
+        Some(normed)
     }
 
     /// Appends keys and values of `x` as they are, without input norm, to the caches.
@@ -134,42 +193,77 @@ impl Attention {
 }
 
 impl Projections {
-    /// Queries, gates of the outputs, keys, values.
-    fn run(&self, pass: &mut Pass<'_, '_>, pre: Pre<'_>) -> (Tensor, Option<Tensor>, Tensor, Tensor) {
+    fn run(&self, pass: &mut Pass<'_, '_>, pre: Pre<'_>) -> Projected {
         match self {
             Self::Fused(qkv) => {
                 let [q, k, v] = pass.project(qkv, pre);
-                (q, None, k, v)
+                Projected { q, gate: None, k: Some(k), v: Some(v) }
             }
             Self::Gated(weight) => {
                 let [q, gate, k, v] = pass.project(weight, pre);
-                (q, Some(gate), k, v)
+                Projected { q, gate: Some(gate), k: Some(k), v: Some(v) }
             }
             Self::Split { q, kv } => {
                 let [q] = pass.project(q, pre);
                 let [k, v] = pass.project(kv, pre);
-                (q, None, k, v)
+                Projected { q, gate: None, k: Some(k), v: Some(v) }
+            }
+            Self::KeysAsValues(weight) => {
+                let [q, k] = pass.project(weight, pre);
+                Projected { q, gate: None, k: Some(k), v: None }
+            }
+            Self::Queries(weight) => {
+                let [q] = pass.project(weight, pre);
+                Projected { q, gate: None, k: None, v: None }
             }
         }
     }
 }
 
+/// One of the projections before attention.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Projection {
+    Q,
+    K,
+    V,
+}
+
+use Projection::{K, Q, V};
+
 impl AttentionShape {
     fn qkv(&self, loader: &mut Loader<'_, '_>, prefix: &str) -> Result<[Wanted; 3], ModelError> {
-        let mut matrix = |name: &str, heads: usize, rotated: bool| {
-            let (module, rows) = (format!("{prefix}.{name}"), heads * self.kv.dim);
-            let mut wanted = loader.wanted(module, rows, self.hidden, self.qkv_bias)?;
-            if self.interleaved && rotated {
-                deinterleave(&mut wanted, self.kv.dim);
-            }
-            Ok(wanted)
+        let mut matrix = |which| self.matrix(loader, prefix, which);
+        Ok([matrix(Q)?, matrix(K)?, matrix(V)?])
+    }
+
+    fn pack(
+        &self,
+        loader: &mut Loader<'_, '_>,
+        prefix: &str,
+        which: &[Projection],
+    ) -> Result<Weight, ModelError> {
+        let wanted = which.iter().map(|&which| self.matrix(loader, prefix, which));
+        let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
+        loader.weight(&wanted)
+    }
+
+    fn matrix(
+        &self,
+        loader: &mut Loader<'_, '_>,
+        prefix: &str,
+        which: Projection,
+    ) -> Result<Wanted, ModelError> {
+        let (name, heads) = match which {
+            Q => ("q_proj", self.heads * (1 + usize::from(self.output_gate))),
+            K => ("k_proj", self.kv.heads),
+            V => ("v_proj", self.kv.heads),
         };
-        let queries = self.heads * (1 + usize::from(self.output_gate));
-        Ok([
-            matrix("q_proj", queries, true)?,
-            matrix("k_proj", self.kv.heads, true)?,
-            matrix("v_proj", self.kv.heads, false)?,
-        ])
+        let (module, rows) = (format!("{prefix}.{name}"), heads * self.kv.dim);
+        let mut wanted = loader.wanted(module, rows, self.hidden, self.qkv_bias)?;
+        if self.interleaved && which != V {
+            deinterleave(&mut wanted, self.kv.dim);
+        }
+        Ok(wanted)
     }
 
     fn head_norm(&self, loader: &mut Loader<'_, '_>, name: &str) -> Result<Option<HeadNorm>, ModelError> {

@@ -46,14 +46,19 @@ impl HfDir {
         Checkpoint::open_dir(&self.path, Quantization::read(&self.config.keys()?)?, canonical)
     }
 
-    /// Ids that end a generation: those of the generation config and of the config together.
+    /// Ids that end a generation: those of the generation config, of the config and of the text model in it
+    /// together.
     ///
     /// # Errors
     /// [`ModelError::BadValue`] for anything but ids.
     pub(crate) fn stop_ids(&self) -> Result<Vec<u32>, ModelError> {
         let mut ids = Vec::new();
         for document in self.generation.iter().chain([&self.config]) {
-            ids.extend(document.keys()?.ids("eos_token_id")?.unwrap_or_default());
+            let keys = document.keys()?;
+            let text = keys.object("text_config")?;
+            for keys in [keys].iter().chain(&text) {
+                ids.extend(keys.ids("eos_token_id")?.unwrap_or_default());
+            }
         }
         Ok(union(ids))
     }

@@ -70,6 +70,16 @@ pub trait Target: Send + Sync {
     /// The head, `[padded vocabulary, hidden]`; the same weight as the embedding when tied.
     fn head(&self) -> &Arc<Weight>;
 
+    /// Multiplies embeddings, the draft's own use of the embedding included.
+    fn embedding_scale(&self) -> f32 {
+        1.0
+    }
+
+    /// `cap` of the logits `cap * tanh(l / cap)` of the head, the draft's own use of it included.
+    fn softcap(&self) -> Option<f32> {
+        None
+    }
+
     /// Where it was loaded.
     fn backend(&self) -> &Arc<dyn Backend>;
 }

@@ -40,7 +40,7 @@ impl Workspace {
     }
 
     /// Gives tensors back that were taken.
-    pub(crate) fn put<const N: usize>(&mut self, tensors: [Tensor; N]) {
+    pub(crate) fn put(&mut self, tensors: impl IntoIterator<Item = Tensor>) {
         self.free.extend(tensors);
     }
 }

@@ -170,6 +170,44 @@ impl Metadata {
         self.size(key)?.ok_or_else(|| self.missing(key))
     }
 
+    /// An integer from 0 to 2,097,152.
+    ///
+    /// # Errors
+    /// [`ModelError::BadValue`].
+    pub fn count(&self, key: &str) -> Result<Option<usize>, ModelError> {
+        self.typed(key, "a count", |value| match value {
+            Value::Integer(n) => usize::try_from(*n).ok().filter(|&n| n <= MAX_SIZE),
+            _ => None,
+        })
+    }
+
+    /// A size for each of `layers` layers: an array, or one integer for all.
+    ///
+    /// # Errors
+    /// [`ModelError::MissingKey`] or [`ModelError::BadValue`].
+    pub fn sizes(&self, key: &str, layers: usize) -> Result<Vec<usize>, ModelError> {
+        let size = |n: i64| usize::try_from(n).ok().filter(|n| (1..=MAX_SIZE).contains(n));
+        match self.values.get(key) {
+            Some(Value::Integers(list)) => {
+                let sizes = list.iter().map(|&n| size(n)).collect::<Option<Vec<_>>>();
+                let sizes = sizes.filter(|sizes| sizes.len() == layers);
+                sizes.ok_or_else(|| self.bad(key, &format!("{layers} sizes, one per layer")))
+            }
+            _ => Ok(vec![self.required_size(key)?; layers]),
+        }
+    }
+
+    /// An array of truth values.
+    ///
+    /// # Errors
+    /// [`ModelError::BadValue`].
+    pub fn flags(&self, key: &str) -> Result<Option<&[bool]>, ModelError> {
+        self.typed(key, "an array of truth values", |value| match value {
+            Value::Flags(list) => Some(list.as_slice()),
+            _ => None,
+        })
+    }
+
     /// An array of strings.
     ///
     /// # Errors

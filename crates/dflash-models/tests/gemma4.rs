@@ -1,0 +1,115 @@
+//! Gemma 4 against logits and taps that transformers computes in f32.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{assert_close, backends, copy_dir, data, goldens, load, run};
+use dflash_models::Target;
+use dflash_tensor::Backend;
+
+/// Keys and values are stored as f16, everything else in these files is computed in f32.
+const FLOAT_TOLERANCE: f64 = 2e-3;
+
+fn check(target: &dyn Target, golden: &Path, tolerance: f64) {
+    let values = goldens(golden);
+    let layers = (0..target.spec().layers).collect::<Vec<_>>();
+    for n in 0.. {
+        let Some(ids) = values.get(&format!("{n}.ids")).map(|ids| ids.ids()) else {
+            return assert!(n > 0, "{} has runs", golden.display());
+        };
+        let logits = &values[&format!("{n}.logits")];
+        let found = run(target, &ids, &[ids.len()], &layers);
+        for row in 0..ids.len() {
+            let what = format!("{} run {n} row {row}", golden.display());
+            for &layer in &layers {
+                let Some(tap) = values.get(&format!("{n}.tap.{layer}")) else { continue };
+                let hidden = target.spec().hidden;
+                let found = &found.taps[row][layer * hidden..][..hidden];
+                assert_close(found, tap.row(row), tolerance, &format!("{what} tap {layer}"));
+            }
+            assert_close(&found.logits[row], logits.row(row), tolerance, &what);
+        }
+    }
+}
+
+fn check_hf(name: &str, notes: &[&str], backend: &Arc<dyn Backend>) {
+    let dir = data("gemma4").join(name);
+    let loaded = load(&dir, backend).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(loaded.target.spec().stop_ids, [1], "{name}");
+    assert_eq!(loaded.target.spec().family, "gemma4", "{name}");
+    assert_eq!(loaded.notes, notes, "{name}");
+    check(loaded.target.as_ref(), &dir.join("golden.safetensors"), FLOAT_TOLERANCE);
+}
+
+#[test]
+fn dense_checkpoints_match_transformers() {
+    for backend in backends() {
+        check_hf("dense", &[], &backend);
+        check_hf("bf16", &[], &backend);
+        let ple = [
+            "6 tensors of the vision and audio towers are not read",
+            "3 key and value tensors of layers that share others' are not read",
+        ];
+        check_hf("ple", &ple, &backend);
+    }
+}
+
+#[test]
+fn mixtures_of_experts_match_transformers() {
+    for backend in backends() {
+        check_hf("moe", &[], &backend);
+        check_hf("mlx-moe", &[], &backend);
+    }
+}
+
+#[test]
+fn the_released_config_schema_gives_the_same_bits() {
+    let backend = common::backend();
+    for name in ["ple", "moe"] {
+        let (new, temp) = (data("gemma4").join(name), tempfile::tempdir().unwrap());
+        let old = copy_dir(&new, temp.path(), "config.released.json");
+        let ids = [5, 9, 77, 3, 40];
+        let [new, old] = [new, old].map(|dir| load(&dir, &backend).unwrap().target);
+        let [new, old] = [new, old].map(|target| run(target.as_ref(), &ids, &[5], &[1]));
+        assert_eq!((new.logits, new.taps), (old.logits, old.taps), "{name}");
+    }
+}
+
+/// Name, and how far activations quantised to eight bits may move logits.
+const GGUF: &[(&str, f64)] =
+    &[("ple-f32", FLOAT_TOLERANCE), ("ple-q8_0", 0.06), ("moe-f32", FLOAT_TOLERANCE), ("moe-q8_0", 0.06)];
+
+#[test]
+fn gguf_files_match_their_dequantised_weights() {
+    for backend in backends() {
+        for (name, tolerance) in GGUF {
+            let loaded = load(&data(&format!("gguf/gemma4-{name}.gguf")), &backend);
+            let loaded = loaded.unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(loaded.notes.is_empty(), "{name}: {:?}", loaded.notes);
+            let golden = data(&format!("gguf/gemma4-{name}.golden.safetensors"));
+            check(loaded.target.as_ref(), &golden, *tolerance);
+        }
+    }
+}
+
+#[test]
+fn rows_do_not_depend_on_the_pieces_they_come_in() {
+    let paths = ["gemma4/ple", "gemma4/moe", "gemma4/bf16", "gguf/gemma4-moe-q8_0.gguf"];
+    for backend in backends() {
+        for path in paths {
+            let target = load(&data(path), &backend).unwrap().target;
+            let ids = (0..140u32).map(|i| 3 + i * 31 % 90).collect::<Vec<_>>();
+            let taps = [1, 0];
+            let whole = run(target.as_ref(), &ids, &[140], &taps);
+            // The sliding window is 8: shorter and longer pieces, and some that end beside a block of 64.
+            for pieces in [vec![1; 140], vec![63, 1, 1, 5, 70], vec![3, 9, 16, 33, 67, 12]] {
+                let split = run(target.as_ref(), &ids, &pieces, &taps);
+                assert_eq!(whole.logits, split.logits, "{path} {pieces:?}");
+                assert_eq!(whole.taps, split.taps, "{path} {pieces:?}");
+                assert_eq!(whole.choices, split.choices, "{path} {pieces:?}");
+            }
+        }
+    }
+}
