@@ -9,8 +9,10 @@ use common::{assert_close, backends, copy_dir, data, goldens, load, run};
 use dflash_models::Target;
 use dflash_tensor::Backend;
 
-/// Keys and values are stored as f16, everything else in these files is computed in f32.
-const FLOAT_TOLERANCE: f64 = 2e-3;
+/// Of goldens whose keys and values are f16 too; everything else in these files is computed in f32. A few values
+/// that are rounded the other way move a row by this much, in a model of two and of six layers.
+const TOLERANCE: f64 = 5e-5;
+const DEEP_TOLERANCE: f64 = 3e-4;
 
 fn check(target: &dyn Target, golden: &Path, tolerance: f64) {
     let values = goldens(golden);
@@ -34,33 +36,33 @@ fn check(target: &dyn Target, golden: &Path, tolerance: f64) {
     }
 }
 
-fn check_hf(name: &str, notes: &[&str], backend: &Arc<dyn Backend>) {
+fn check_hf(name: &str, tolerance: f64, notes: &[&str], backend: &Arc<dyn Backend>) {
     let dir = data("gemma4").join(name);
     let loaded = load(&dir, backend).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(loaded.target.spec().stop_ids, [1], "{name}");
     assert_eq!(loaded.target.spec().family, "gemma4", "{name}");
     assert_eq!(loaded.notes, notes, "{name}");
-    check(loaded.target.as_ref(), &dir.join("golden.safetensors"), FLOAT_TOLERANCE);
+    check(loaded.target.as_ref(), &dir.join("golden.f16.safetensors"), tolerance);
 }
 
 #[test]
 fn dense_checkpoints_match_transformers() {
     for backend in backends() {
-        check_hf("dense", &[], &backend);
-        check_hf("bf16", &[], &backend);
+        check_hf("dense", TOLERANCE, &[], &backend);
+        check_hf("bf16", TOLERANCE, &[], &backend);
         let ple = [
             "6 tensors of the vision and audio towers are not read",
             "3 key and value tensors of layers that share others' are not read",
         ];
-        check_hf("ple", &ple, &backend);
+        check_hf("ple", DEEP_TOLERANCE, &ple, &backend);
     }
 }
 
 #[test]
 fn mixtures_of_experts_match_transformers() {
     for backend in backends() {
-        check_hf("moe", &[], &backend);
-        check_hf("mlx-moe", &[], &backend);
+        check_hf("moe", TOLERANCE, &[], &backend);
+        check_hf("mlx-moe", TOLERANCE, &[], &backend);
     }
 }
 
@@ -77,9 +79,8 @@ fn the_released_config_schema_gives_the_same_bits() {
     }
 }
 
-/// Name, and how far activations quantised to eight bits may move logits.
-const GGUF: &[(&str, f64)] =
-    &[("ple-f32", FLOAT_TOLERANCE), ("ple-q8_0", 0.06), ("moe-f32", FLOAT_TOLERANCE), ("moe-q8_0", 0.06)];
+/// Name, and how far keys and values in f16, or activations in eight bits, may move logits.
+const GGUF: &[(&str, f64)] = &[("ple-f32", 5e-3), ("ple-q8_0", 0.2), ("moe-f32", 5e-3), ("moe-q8_0", 0.2)];
 
 #[test]
 fn gguf_files_match_their_dequantised_weights() {
