@@ -5,9 +5,9 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{assert_close, backends, copy_dir, data, goldens, load, run};
+use common::{assert_close, backends, copy_dir, data, goldens, load, read, run};
 use dflash_models::Target;
-use dflash_tensor::Backend;
+use dflash_tensor::{Backend, Batch, SeqCache, Shape};
 
 /// Of goldens whose keys and values are f16 too; everything else in these files is computed in f32. A few values
 /// that are rounded the other way move a row by this much, in a model of two and of six layers.
@@ -112,5 +112,38 @@ fn rows_do_not_depend_on_the_pieces_they_come_in() {
                 assert_eq!(whole.choices, split.choices, "{path} {pieces:?}");
             }
         }
+    }
+}
+
+/// Runs `ids` on the cache; logits of every row. The caller settles the cache.
+fn rows(target: &dyn Target, cache: &mut SeqCache, ids: &[u32], shape: Shape) -> Vec<Vec<f32>> {
+    let (mut ws, mut batch) = (target.workspace(), Batch::new());
+    batch.push(ids, cache.len(), shape);
+    cache.begin_verify(ids.len());
+    target.forward(&mut ws, &batch, &mut [cache], None);
+    let mut logits = target.backend().tensor(ids.len(), target.head().rows());
+    target.logits(&ws, &(0..ids.len()).collect::<Vec<_>>(), &mut logits);
+    read(target.backend(), &logits, 0..ids.len())
+}
+
+#[test]
+fn rejected_rows_and_other_branches_leave_no_trace_when_windows_have_moved_on() {
+    let target = load(&data("gemma4/ple"), &common::backend()).unwrap().target;
+    let target = target.as_ref();
+    let ids = (0..90u32).map(|i| 3 + i * 37 % 100).collect::<Vec<_>>();
+    let truth = run(target, &ids, &[90], &[]).logits;
+    // Beside the window of 8, and where blocks of 64 end.
+    for start in [5, 7, 8, 9, 40, 63, 64, 70] {
+        let (mut cache, next) = (target.new_cache(), &ids[start..start + 2]);
+        rows(target, &mut cache, &ids[..start], Shape::Chain);
+        cache.accept_chain(start);
+        rows(target, &mut cache, &[next[0], 99, 98, 97, 96, 95, 94, 93, 92, 91], Shape::Chain);
+        cache.accept_chain(0);
+        let parents = vec![None, Some(0), Some(0), Some(1), Some(2)];
+        let tree = rows(target, &mut cache, &[next[0], 50, next[1], 51, 52], Shape::Tree(parents.clone()));
+        assert_eq!([&tree[0], &tree[2]], [&truth[start], &truth[start + 1]], "{start}");
+        cache.accept_path(&parents, &[0, 2]);
+        let rest = rows(target, &mut cache, &ids[start + 2..], Shape::Chain);
+        assert_eq!(rest, truth[start + 2..], "{start}");
     }
 }

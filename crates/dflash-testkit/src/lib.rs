@@ -6,6 +6,7 @@ mod rng;
 mod scripted;
 mod tensor_file;
 mod tiny_draft;
+mod tiny_gemma;
 mod tiny_llama;
 
 pub use rng::Rng;
@@ -13,4 +14,5 @@ pub use rng::Rng;
 pub use scripted::{RandomWidths, Script, Scripted};
 pub use tensor_file::{Dtype, TensorFile};
 pub use tiny_draft::{TinyDraft, TinyLayout};
+pub use tiny_gemma::TinyGemma;
 pub use tiny_llama::{TinyLlama, TinyMlx, TinyRope};

@@ -247,6 +247,12 @@ impl Weights {
         self.file.floats(&format!("{module}.biases"), &[rows, cols / group], &biases, self.dtype);
     }
 
+    /// Matrices as [`Weights::matrix`], one after the other in one tensor.
+    pub(crate) fn stack(&mut self, name: &str, shape: [usize; 3]) {
+        let values = self.rng.bells(shape.iter().product(), 1.5 / (shape[2] as f32).sqrt());
+        self.file.floats(name, &shape, &values, self.dtype);
+    }
+
     /// A gain around one.
     pub(crate) fn gain(&mut self, name: &str, len: usize) {
         let values = self.rng.bells(len, 0.2).iter().map(|x| 1.0 + x).collect::<Vec<_>>();

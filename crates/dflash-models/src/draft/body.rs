@@ -36,6 +36,8 @@ pub(super) struct Body {
     pub(super) vocab: Option<usize>,
     pub(super) rope: RopeConfig,
     pub(super) attention_bias: BiasRule,
+    /// Cap of the logits as the config states it.
+    pub(super) softcap: Option<f32>,
     pub(super) layers: Vec<LayerKind>,
 }
 
@@ -66,7 +68,9 @@ pub(super) const READ: &[&str] = &[
     "attention_bias",
     "layer_types",
     "sliding_window",
+    "sliding_window_pattern",
     "tie_word_embeddings",
+    "final_logit_softcapping",
 ];
 
 /// More layers than any draft has.
@@ -76,8 +80,8 @@ impl Body {
     /// Reads the stack from the object that holds its keys.
     pub(super) fn read(config: &Keys<'_>, causality: Causality) -> Result<Self, ModelError> {
         require_silu(config)?;
-        refuse_gemma(config)?;
-        let types = layer_types(config)?;
+        let gemma = has_gemma_defaults(config)?;
+        let types = layer_types(config, gemma)?;
         let context = config.required_size("max_position_embeddings")?;
         let used = used(&types);
         let rules = RopeRules {
@@ -100,9 +104,10 @@ impl Body {
                 Some(true) => BiasRule::Always,
                 _ => BiasRule::Never,
             },
+            softcap: config.number("final_logit_softcapping")?.filter(|&cap| cap != 0.0),
             layers: types
                 .iter()
-                .map(|&sliding| kind(config, sliding, causality))
+                .map(|&sliding| kind(config, sliding, gemma, causality))
                 .collect::<Result<_, _>>()?,
         })
     }
@@ -113,23 +118,37 @@ impl Body {
     }
 }
 
-/// Gemma drafts have other defaults when they do not name their layer types.
-fn refuse_gemma(config: &Keys<'_>) -> Result<(), ModelError> {
-    let gemma = config.text("model_type")?.is_some_and(|kind| kind.starts_with("gemma"));
-    match gemma && config.get("layer_types").is_none() {
-        true => Err(config.refused("model_type", "a Gemma draft must name its layer_types")),
-        false => Ok(()),
+/// Sliding layers where a Gemma 4 draft does not name its layer types: `(pattern - 1)` of them before a full one.
+const GEMMA_PATTERN: usize = 5;
+/// Their window.
+const GEMMA_WINDOW: usize = 512;
+
+/// Whether layer types and window are those that Gemma 4 has by default. Other Gemmas have others.
+fn has_gemma_defaults(config: &Keys<'_>) -> Result<bool, ModelError> {
+    let kind = config.text("model_type")?.filter(|_| config.get("layer_types").is_none());
+    match kind {
+        Some(kind) if kind.starts_with("gemma4") => Ok(true),
+        Some(kind) if kind.starts_with("gemma") => {
+            Err(config.refused("model_type", "a Gemma draft must name its layer_types"))
+        }
+        _ => Ok(false),
     }
 }
 
+fn gemma_layers(config: &Keys<'_>, layers: usize) -> Result<Vec<bool>, ModelError> {
+    let pattern = config.size("sliding_window_pattern")?.unwrap_or(GEMMA_PATTERN);
+    Ok((1..=layers).map(|layer| !layer.is_multiple_of(pattern)).collect())
+}
+
 /// Per layer whether it is a sliding one.
-fn layer_types(config: &Keys<'_>) -> Result<Vec<bool>, ModelError> {
+fn layer_types(config: &Keys<'_>, gemma: bool) -> Result<Vec<bool>, ModelError> {
     let layers = config.required_size("num_hidden_layers")?;
     if layers > MAX_LAYERS {
         return Err(config.bad("num_hidden_layers", &format!("1 to {MAX_LAYERS}")));
     }
     let key = "layer_types";
     let list = match config.get(key) {
+        None if gemma => return gemma_layers(config, layers),
         None => return Ok(vec![false; layers]),
         Some(Value::Array(list)) if list.is_empty() => return Ok(vec![false; layers]),
         Some(Value::Array(list)) if list.len() == layers => list,
@@ -162,11 +181,20 @@ fn used(types: &[bool]) -> Vec<&'static str> {
     used
 }
 
-fn kind(config: &Keys<'_>, sliding: bool, causality: Causality) -> Result<LayerKind, ModelError> {
+fn kind(
+    config: &Keys<'_>,
+    sliding: bool,
+    gemma: bool,
+    causality: Causality,
+) -> Result<LayerKind, ModelError> {
     if !sliding {
         return Ok(LayerKind::of(None, causality));
     }
-    Ok(LayerKind::of(Some(config.required_size("sliding_window")?), causality))
+    let window = match config.size("sliding_window")? {
+        None if gemma => GEMMA_WINDOW,
+        window => window.ok_or_else(|| config.missing("sliding_window"))?,
+    };
+    Ok(LayerKind::of(Some(window), causality))
 }
 
 fn geometry(config: &Keys<'_>) -> Result<KvGeometry, ModelError> {

@@ -26,6 +26,10 @@ pub(super) fn fits(
     if let Some(vocab) = config.body.vocab.filter(|vocab| !(spec.vocab..=rows).contains(vocab)) {
         differences.add("vocab_size", vocab, spec.vocab);
     }
+    if config.body.softcap.is_some() && config.body.softcap != target.softcap() {
+        let said = |cap: Option<f32>| cap.map_or_else(|| "none".into(), |cap| cap.to_string());
+        differences.add("final_logit_softcapping", said(config.body.softcap), said(target.softcap()));
+    }
     if let Some(layers) = config.target_layers.filter(|&layers| layers != spec.layers) {
         differences.add("num_target_layers", layers, spec.layers);
     }

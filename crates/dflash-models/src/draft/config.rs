@@ -45,7 +45,6 @@ const CHANGES: &[Neutral] = &[
     neutral("conv_group_size", NeutralValue::Nothing),
     neutral("conv_kernel_size", NeutralValue::Nothing),
     neutral("enable_confidence_head", NeutralValue::Nothing),
-    neutral("final_logit_softcapping", NeutralValue::Zero),
     neutral("input_embedding_scale", NeutralValue::One),
     neutral("logit_scale", NeutralValue::One),
     neutral("markov_head_type", NeutralValue::Nothing),
@@ -103,6 +102,10 @@ impl DraftConfig {
 /// Refuses what changes the mathematics, in the config or in one of its sections.
 fn refuse_changes(config: &Keys<'_>) -> Result<(), ModelError> {
     refuse(config, CHANGES)?;
+    if config.get("transformer_layer_config").is_some() {
+        // It is read where the other keys of the layers stand.
+        refuse(config, &[neutral("final_logit_softcapping", NeutralValue::Zero)])?;
+    }
     for section in ["dflash_config", "transformer_layer_config"] {
         if let Some(keys) = config.object(section)? {
             refuse(&keys, CHANGES)?;

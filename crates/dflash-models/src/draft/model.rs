@@ -119,6 +119,9 @@ impl Draft {
         let rows = block_rows(states.len(), width);
         grow(self.backend.as_ref(), out, rows.len());
         self.backend.logits(&self.tables.head, &ws.scratch.h, &rows, self.final_norm(), out);
+        if let Some(cap) = self.tables.softcap {
+            self.backend.softcap(cap, out);
+        }
     }
 
     fn final_norm(&self) -> Pre<'_> {
@@ -151,7 +154,8 @@ impl Draft {
         let backend = self.backend.as_ref();
         let mut caches = states.iter_mut().map(|state| &mut state.cache).collect::<Vec<_>>();
         ws.scratch.begin(ws.batch.rows());
-        backend.embed(&self.tables.embedding, ws.batch.ids(), 1.0, &mut ws.scratch.h);
+        let Tables { embedding, scale, .. } = &self.tables;
+        backend.embed(embedding, ws.batch.ids(), *scale, &mut ws.scratch.h);
         let mut pass = Pass { backend, batch: &ws.batch, caches: &mut caches, ws: &mut ws.scratch };
         self.layers.iter().enumerate().for_each(|(index, layer)| layer.forward(&mut pass, index));
     }
@@ -165,15 +169,9 @@ impl Draft {
     ) -> Result<(), BackendError> {
         let rows = block_rows(states, width);
         ws.choices.clear();
-        let Tables { head, vocab, ids, .. } = &self.tables;
-        self.backend.choose(
-            head,
-            &ws.scratch.h,
-            &rows,
-            self.final_norm(),
-            Among::first(*vocab),
-            &mut ws.choices,
-        )?;
+        let Tables { head, vocab, softcap, ids, .. } = &self.tables;
+        let among = Among { vocab: *vocab, softcap: *softcap };
+        self.backend.choose(head, &ws.scratch.h, &rows, self.final_norm(), among, &mut ws.choices)?;
         if let Some(ids) = ids {
             ws.choices.iter_mut().for_each(|choice| choice.id = ids[choice.id as usize]);
         }

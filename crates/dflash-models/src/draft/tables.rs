@@ -10,6 +10,10 @@ use crate::{Element, ModelError, Target};
 /// Embedding and head of a draft, and what the rows of the head mean.
 pub(super) struct Tables {
     pub(super) embedding: Arc<Weight>,
+    /// Multiplies the rows of the embedding.
+    pub(super) scale: f32,
+    /// Cap of the logits.
+    pub(super) softcap: Option<f32>,
     pub(super) head: Arc<Weight>,
     /// Rows of the head that may be chosen.
     pub(super) vocab: usize,
@@ -28,13 +32,15 @@ impl Tables {
         let own = config.layout != Layout::Zlab;
         let embedding = own_embedding(loader, config, target, own)?;
         let head = own_head(loader, config, target, own || ids.is_some(), ids.as_deref())?;
+        let softcap = if head.is_some() { config.body.softcap } else { target.softcap() };
         let head = head.unwrap_or_else(|| match &ids {
             Some(ids) => Arc::new(target.backend().gather(target.head(), ids)),
             None => Arc::clone(target.head()),
         });
         let vocab = head.rows().min(ids.as_ref().map_or(target.spec().vocab, Vec::len));
+        let scale = if embedding.is_some() { 1.0 } else { target.embedding_scale() };
         let embedding = embedding.unwrap_or_else(|| Arc::clone(target.embedding()));
-        Ok(Self { embedding, head, vocab, ids })
+        Ok(Self { embedding, scale, softcap, head, vocab, ids })
     }
 }
 
