@@ -7,6 +7,7 @@ use dflash_tensor::{
 use crate::ModelError;
 use crate::loader::{BiasRule, Loader, NormRule, Wanted};
 use crate::pass::{Pass, Sink};
+use crate::projections::{Projected, Projections};
 
 /// Sizes and habits of grouped-query attention.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,30 +47,6 @@ pub(crate) enum ValueSource {
     Keys,
     /// Keys and values are those that an earlier layer has appended.
     Shared,
-}
-
-enum Projections {
-    Fused(Weight),
-    /// Queries, gates, keys, values.
-    Gated(Weight),
-    /// q is packed apart from k and v, because some rows need only these.
-    Split {
-        q: Weight,
-        kv: Weight,
-    },
-    /// Queries, and keys that are values too.
-    KeysAsValues(Weight),
-    Queries(Weight),
-}
-
-/// What the projections give.
-struct Projected {
-    q: Tensor,
-    /// Of the outputs.
-    gate: Option<Tensor>,
-    k: Option<Tensor>,
-    /// `None` where keys are the values too.
-    v: Option<Tensor>,
 }
 
 impl Attention {
@@ -189,34 +166,6 @@ impl Attention {
         pass.backend.linear(kv, x, Pre::None, Tail::Store, &mut [&mut k, &mut v]);
         pass.backend.append(&self.spec, layer, pass.batch, pass.caches, &mut k, &v);
         pass.ws.put([k, v]);
-    }
-}
-
-impl Projections {
-    fn run(&self, pass: &mut Pass<'_, '_>, pre: Pre<'_>) -> Projected {
-        match self {
-            Self::Fused(qkv) => {
-                let [q, k, v] = pass.project(qkv, pre);
-                Projected { q, gate: None, k: Some(k), v: Some(v) }
-            }
-            Self::Gated(weight) => {
-                let [q, gate, k, v] = pass.project(weight, pre);
-                Projected { q, gate: Some(gate), k: Some(k), v: Some(v) }
-            }
-            Self::Split { q, kv } => {
-                let [q] = pass.project(q, pre);
-                let [k, v] = pass.project(kv, pre);
-                Projected { q, gate: None, k: Some(k), v: Some(v) }
-            }
-            Self::KeysAsValues(weight) => {
-                let [q, k] = pass.project(weight, pre);
-                Projected { q, gate: None, k: Some(k), v: None }
-            }
-            Self::Queries(weight) => {
-                let [q] = pass.project(weight, pre);
-                Projected { q, gate: None, k: None, v: None }
-            }
-        }
     }
 }
 

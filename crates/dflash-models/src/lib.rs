@@ -37,6 +37,7 @@ mod modules;
 mod moe;
 mod names;
 mod pass;
+mod projections;
 mod quantization;
 mod quantizer;
 mod qwen2;
