@@ -222,12 +222,12 @@ fn set(key: &str, value: u32) -> ModelError {
 
 #[test]
 fn gguf_metadata_is_checked() {
-    assert_says(&set("gemma4.attention.shared_kv_layers", 3), &["shared_kv_layers", "keys of its own"]);
+    assert_says(&set("gemma4.attention.shared_kv_layers", 2), &["shared_kv_layers", "keys of its own"]);
     assert_says(&set("gemma4.attention.shared_kv_layers", 9), &["shared_kv_layers", "keys of its own"]);
     assert_says(&set("gemma4.attention.value_length_swa", 8), &["value_length_swa", "one length"]);
     assert_says(&set("gemma4.rope.dimension_count", 8), &["rope.dimension_count", "one length"]);
     assert_says(&set("gemma4.attention.key_length_swa", 0), &["key_length_swa"]);
-    assert_says(&set("gemma4.block_count", 3), &["sliding_window_pattern", "3 truth values"]);
+    assert_says(&set("gemma4.block_count", 2), &["sliding_window_pattern", "2 truth values"]);
     let error = refused_gguf(|bytes| {
         let at = after(bytes, b"gemma4.attention.sliding_window_pattern");
         bytes[at - 1] = b'x';
