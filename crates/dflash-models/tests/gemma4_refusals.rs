@@ -114,7 +114,10 @@ fn overrides_of_layers_are_read_or_refused() {
     let error = refused(json!({"1": {"head_dim": 32}, "3": {"head_dim": 32}}));
     assert!(matches!(error, ModelError::Conflict { .. }), "{error}");
     assert_says(&error, &["global_head_dim", "16", "per_layer_config", "32"]);
+    let error = refused(json!({"1": {"head_dim": 16}, "3": {"head_dim": 16}}));
+    assert_says(&error, &["num_global_key_value_heads` is 1", "num_key_value_heads of 2"]);
     let error = refused_text(|text| {
+        text["num_global_key_value_heads"] = Value::Null;
         text.as_object_mut().unwrap().remove("global_head_dim");
         text["per_layer_config"] = json!({"1": {"head_dim": 16}});
     });

@@ -71,15 +71,18 @@ fn listed(
 
 /// Where both schemas are there, they say the same.
 fn agree(text: &Keys<'_>, reaches: &[Reach], kv: &[KvGeometry]) -> Result<(), ModelError> {
-    let Some(global) = text.size("global_head_dim")? else { return Ok(()) };
-    let full = reaches.iter().zip(kv).filter(|(reach, _)| **reach == Reach::Full);
-    match full.map(|(_, kv)| kv.dim).find(|&dim| dim != global) {
-        None => Ok(()),
-        Some(dim) => Err(text.conflict(
-            (text.name("global_head_dim"), global.to_string()),
-            (text.name("per_layer_config"), format!("a head_dim of {dim} in full layers")),
+    let full = || reaches.iter().zip(kv).filter(|(reach, _)| **reach == Reach::Full).map(|(_, kv)| kv);
+    let same = |key: &str, own: &str, stated: Option<usize>, other: Option<usize>| match (stated, other) {
+        (Some(stated), Some(other)) => Err(text.conflict(
+            (text.name(key), stated.to_string()),
+            (text.name("per_layer_config"), format!("a {own} of {other} in full layers")),
         )),
-    }
+        _ => Ok(()),
+    };
+    let (dim, heads) = (text.size("global_head_dim")?, global_heads(text)?);
+    same("global_head_dim", "head_dim", dim, full().map(|kv| kv.dim).find(|&found| Some(found) != dim))?;
+    let other = full().map(|kv| kv.heads).find(|&found| Some(found) != heads);
+    same("num_global_key_value_heads", "num_key_value_heads", heads, other)
 }
 
 /// The keys and values that all layers of a reach have; `None` without such layers.
