@@ -115,7 +115,7 @@ impl ArchKeys<'_> {
             ("linear", None) => RopeScaling::Linear { factor: self.factor()? },
             _ => return Err(self.metadata.refused(&kind_key, "none, linear and rope_freqs are")),
         };
-        Ok(RopeConfig { base, scaling, partial: None })
+        Ok(RopeConfig::new(base, scaling))
     }
 
     fn factor(&self) -> Result<f32, ModelError> {

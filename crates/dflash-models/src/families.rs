@@ -4,7 +4,9 @@ use crate::gguf::Gguf;
 use crate::hf::HfDir;
 use crate::loader::LoadContext;
 use crate::text::GgufVocabulary;
-use crate::{ModelError, Target, gemma4, lfm2, llama, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_next};
+use crate::{
+    ModelError, Target, gemma4, lfm2, llama, qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_next,
+};
 
 type Loaded = Result<Box<dyn Target>, ModelError>;
 

@@ -31,6 +31,11 @@ pub(crate) struct RopeRules<'a> {
 }
 
 impl RopeConfig {
+    /// An embedding of the whole head.
+    pub(crate) fn new(base: f32, scaling: RopeScaling) -> Self {
+        Self { base, scaling, partial: None }
+    }
+
     /// Reads the old schema (`rope_theta`, `rope_scaling`), the new one (`rope_parameters`), or both when
     /// they agree.
     ///

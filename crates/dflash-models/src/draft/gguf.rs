@@ -168,6 +168,7 @@ impl Keys<'_> {
                 partial: None,
             },
             attention_bias: BiasRule::IfPresent,
+            softcap: None,
             layers: self.layers()?,
         })
     }

@@ -107,15 +107,15 @@ impl Reader<'_> {
             Reach::Sliding => Habits {
                 window: Some(self.size("attention.sliding_window")?),
                 kv,
-                rope: RopeConfig { base: self.number("rope.freq_base_swa")?, scaling: RopeScaling::Default },
+                rope: RopeConfig::new(self.number("rope.freq_base_swa")?, RopeScaling::Default),
             },
             Reach::Full => Habits {
                 window: None,
                 kv,
-                rope: RopeConfig {
-                    base: self.number("rope.freq_base")?,
-                    scaling: RopeScaling::Proportional { rotated: self.rotated(kv.dim)?, factor: 1.0 },
-                },
+                rope: RopeConfig::new(
+                    self.number("rope.freq_base")?,
+                    RopeScaling::Proportional { rotated: self.rotated(kv.dim)?, factor: 1.0 },
+                ),
             },
         }))
     }

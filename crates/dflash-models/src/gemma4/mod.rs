@@ -21,16 +21,13 @@ use crate::loader::LoadContext;
 use crate::text::GgufVocabulary;
 use crate::{ModelError, Target};
 
-/// With the text model in `text_config`, as multimodal checkpoints have it.
+/// How it is loaded: with the text model in `text_config`, as multimodal checkpoints have it, or alone.
 pub(crate) const FAMILY: Family =
-    Family { model_type: "gemma4", arch: "gemma4", hf: from_hf, gguf: from_gguf };
-
-/// The text model alone.
-pub(crate) const TEXT_FAMILY: Family = Family { model_type: "gemma4_text", ..FAMILY };
+    Family { model_types: &["gemma4", "gemma4_text"], arch: "gemma4", hf: from_hf, gguf: from_gguf };
 
 fn from_hf(dir: &HfDir, context: &mut LoadContext<'_>) -> Result<Box<dyn Target>, ModelError> {
     let config = json::read(&dir.config.keys()?, &mut context.notes)?;
-    let checkpoint = dir.checkpoint()?;
+    let checkpoint = dir.checkpoint(str::to_owned)?;
     load::load(&checkpoint, config, dir.stop_ids()?, context)
 }
 

@@ -24,16 +24,16 @@ pub(super) fn read(text: &Keys<'_>, reach: Reach, dim: usize) -> Result<RopeConf
         _ => return Err(keys.refused("rope_type", "default and proportional are")),
     };
     let base = positive(&keys, "rope_theta")?.ok_or_else(|| keys.missing("rope_theta"))?;
-    Ok(RopeConfig { base, scaling })
+    Ok(RopeConfig::new(base, scaling))
 }
 
 fn released(reach: Reach, dim: usize) -> RopeConfig {
     match reach {
-        Reach::Sliding => RopeConfig { base: 1e4, scaling: RopeScaling::Default },
-        Reach::Full => RopeConfig {
-            base: 1e6,
-            scaling: RopeScaling::Proportional { rotated: rotated(0.25, dim), factor: 1.0 },
-        },
+        Reach::Sliding => RopeConfig::new(1e4, RopeScaling::Default),
+        Reach::Full => {
+            let rotated = rotated(0.25, dim);
+            RopeConfig::new(1e6, RopeScaling::Proportional { rotated, factor: 1.0 })
+        }
     }
 }
 

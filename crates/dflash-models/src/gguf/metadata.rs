@@ -230,17 +230,6 @@ impl Metadata {
         })
     }
 
-    /// An array of truth values.
-    ///
-    /// # Errors
-    /// [`ModelError::BadValue`].
-    pub fn flags(&self, key: &str) -> Result<Option<&[bool]>, ModelError> {
-        self.typed(key, "an array of true and false", |value| match value {
-            Value::Flags(list) => Some(list.as_slice()),
-            _ => None,
-        })
-    }
-
     /// An array of floats.
     ///
     /// # Errors
