@@ -18,11 +18,11 @@ TEXT = dict(hidden_size=32, intermediate_size=32, num_attention_heads=2, num_key
             global_head_dim=32, vocab_size=112, vocab_size_per_layer_input=112, max_position_embeddings=512,
             rms_norm_eps=1e-6, bos_token_id=2, eos_token_id=1, pad_token_id=0, sliding_window=8,
             hidden_size_per_layer_input=0, attn_implementation="eager", experts_implementation="eager")
-EXPERTS = dict(enable_moe_block=True, num_experts=6, top_k_experts=2, moe_intermediate_size=16)
+EXPERTS = dict(enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=16)
 
 VARIANTS = {
-    # The last two layers read the keys and values of layers 2 and 3, and are twice as wide inside.
-    "ple": dict(num_hidden_layers=6, layer_types=[S, F, S, F, S, F], num_kv_shared_layers=2, use_double_wide_mlp=True,
+    # The last two layers read the keys and values of layers 2 and 1, and are twice as wide inside.
+    "ple": dict(num_hidden_layers=5, layer_types=[S, F, S, S, F], num_kv_shared_layers=2, use_double_wide_mlp=True,
                 hidden_size_per_layer_input=8, final_logit_softcapping=30.0),
     "moe": dict(num_hidden_layers=2, layer_types=[S, F], num_attention_heads=4, num_key_value_heads=2,
                 num_global_key_value_heads=1, attention_k_eq_v=True, final_logit_softcapping=4.0, **EXPERTS),

@@ -76,12 +76,12 @@ VARIANTS = {
     "qwen35-r3": Variant(A.QWEN35, recurrent([LINEAR, FULL, LINEAR], 6, make_hybrid.QWEN35, tie_word_embeddings=True),
                          (Q.F32,), extra_block=True),
     "qwen35moe-r2": Variant(A.QWEN35MOE, recurrent([LINEAR, FULL], 4, make_hybrid.QWEN35_MOE, **EXPERTS,
-                                                   shared_expert_intermediate_size=32)),
+                                                   tie_word_embeddings=True, shared_expert_intermediate_size=32)),
     "qwen3next-r3": Variant(A.QWEN3NEXT, recurrent(
         [LINEAR, FULL], 6, NEXT, **EXPERTS, shared_expert_intermediate_size=32, norm_topk_prob=True,
         tie_word_embeddings=True, rope_parameters=make_hybrid.NEXT_ROPE)),
     "gemma4-ple": Variant(A.GEMMA4, gemma4(
-        num_hidden_layers=4, layer_types=[SLIDING, FULL, SLIDING, FULL], num_kv_shared_layers=2,
+        num_hidden_layers=3, layer_types=[SLIDING, FULL, FULL], num_kv_shared_layers=1,
         use_double_wide_mlp=True, hidden_size_per_layer_input=32)),
     "gemma4-moe": Variant(A.GEMMA4, gemma4(
         num_hidden_layers=2, layer_types=[SLIDING, FULL], num_attention_heads=4, num_key_value_heads=2,

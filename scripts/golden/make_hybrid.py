@@ -27,7 +27,7 @@ TEXT = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_atten
 VISION = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, patch_size=2, temporal_patch_size=1,
               spatial_merge_size=1, out_hidden_size=32, num_position_embeddings=4)
 WRAPPER = dict(image_token_id=108, video_token_id=109, vision_start_token_id=110, vision_end_token_id=111)
-EXPERTS = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=24)
+EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16, shared_expert_intermediate_size=24)
 NEXT_ROPE = dict(rope_type="default", rope_theta=1e7, partial_rotary_factor=0.25)
 
 ZERO_CENTRED = r"(layers\.\d+\.(input_layernorm|post_attention_layernorm|self_attn\.[qk]_norm)|model\.norm)\.weight$"
@@ -143,9 +143,9 @@ def make_qwen35(out=MODELS_DATA / "qwen3_5"):
     tensors = without_vision(as_bfloat16(model))
     write_variant(out / "wrapper-r3", model, tensors, saved_by_transformers(model, torch.bfloat16)[0], 2012)
 
-    irregular = ["linear_attention", "full_attention", "linear_attention", "full_attention"]
+    irregular = ["linear_attention", "full_attention", "linear_attention"]
     model = flat_model(QWEN35, 2020, dict(
-        layer_types=irregular, linear_num_key_heads=3, linear_num_value_heads=3, linear_value_head_dim=8,
+        num_hidden_layers=3, layer_types=irregular, linear_num_key_heads=3, linear_num_value_heads=3, linear_value_head_dim=8,
         linear_conv_kernel_dim=3, num_key_value_heads=2, tie_word_embeddings=True,
         rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5, mrope_section=[4, 2, 2],
                              mrope_interleaved=True)))
@@ -155,7 +155,7 @@ def make_qwen35(out=MODELS_DATA / "qwen3_5"):
 
 
 def make_qwen35_moe(out=MODELS_DATA / "qwen3_5_moe"):
-    model = wrapped_model(QWEN35_MOE, 2140, EXPERTS)
+    model = wrapped_model(QWEN35_MOE, 2190, EXPERTS)
     tensors = without_vision(as_bfloat16(model))
     config = saved_by_transformers(model, torch.bfloat16)[0]
     write_variant(out / "fused", model, tensors, config, 2102)

@@ -21,7 +21,7 @@ VARIANTS = {
     "plain": (dict(conv_bias=False, block_auto_adjust_ff_dim=False, intermediate_size=48), "float32"),
     # int(1.5 * int(2 * 64 / 3)) = 63, rounded up to a multiple of 16: 64 again, not 96.
     "bias": (dict(conv_bias=True, block_auto_adjust_ff_dim=True, intermediate_size=64, block_ffn_dim_multiplier=1.5,
-                  block_multiple_of=16, layer_types=[C, C, F]), "float32"),
+                  block_multiple_of=16, layer_types=[C, C, F]), "bfloat16"),
     # int(2 * 100 / 3) = 66, rounded up to 72; untied, four taps, the last layer attends.
     "untied-bf16": (dict(conv_bias=False, block_auto_adjust_ff_dim=True, intermediate_size=100, conv_L_cache=4,
                          block_ffn_dim_multiplier=1.0, block_multiple_of=8, layer_types=[F, C, F],

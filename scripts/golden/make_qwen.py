@@ -33,8 +33,8 @@ VARIANTS = {
         "untied-bf16": (dict(tie_word_embeddings=False, num_key_value_heads=1), "bfloat16"),
     }),
     "qwen3_moe": (Qwen3MoeConfig, Qwen3MoeForCausalLM, {
-        # Sparse layers: 1 and 5 (every second, less layer 3).
-        "mixed-bf16": (dict(**SPARSE, num_hidden_layers=6, decoder_sparse_step=2, mlp_only_layers=[3], norm_topk_prob=True,
+        # One sparse layer, the last: every second, less layer 1.
+        "mixed-bf16": (dict(**SPARSE, num_hidden_layers=4, decoder_sparse_step=2, mlp_only_layers=[1], norm_topk_prob=True,
                             tie_word_embeddings=False), "bfloat16"),
         "unnormalised": (dict(**SPARSE, num_hidden_layers=2, norm_topk_prob=False, tie_word_embeddings=True), "float32"),
     }),
