@@ -111,7 +111,7 @@ def make():
     check_loads(Gemma4ForConditionalGeneration, OUT / "ple", experts_implementation="eager")
     write_other_config(Gemma4ForConditionalGeneration, OUT / "ple", "config.released", wrapped(released_schema(text)))
 
-    model = seeded_model(VARIANTS["moe"], 3010)
+    model = seeded_model(VARIANTS["moe"], 3011)
     text, tensors = saved_by_transformers(model)
     eager = dict(experts_implementation="eager")
     write_variant(OUT / "moe", model, prefixed(tensors, "model.language_model."), wrapped(text), 3012)
