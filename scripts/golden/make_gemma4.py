@@ -68,9 +68,9 @@ def mlx_schema(text):
 def unread(seed):
     """Tensors of the kinds that released files carry beside those a text model reads."""
     gen = rng(seed)
-    shapes = {"model.language_model.layers.4.self_attn.k_proj.weight": (16, 32),
-              "model.language_model.layers.4.self_attn.v_proj.weight": (16, 32),
-              "model.language_model.layers.4.self_attn.k_norm.weight": (16,),
+    shapes = {"model.language_model.layers.3.self_attn.k_proj.weight": (16, 32),
+              "model.language_model.layers.3.self_attn.v_proj.weight": (16, 32),
+              "model.language_model.layers.3.self_attn.k_norm.weight": (16,),
               "model.vision_tower.encoder.layers.0.self_attn.q_proj.linear.weight": (8, 8),
               "model.vision_tower.encoder.layers.0.self_attn.q_proj.input_max": (),
               "model.audio_tower.layers.0.feed_forward1.ffw_layer_1.linear.weight": (8, 8),

@@ -17,7 +17,8 @@ import make_gemma4
 import make_hybrid
 import make_lfm2
 import make_qwen
-from common import MODELS_DATA, golden, load_state, normal, report, rng, router_margin, seeded_state, write_tensors
+from common import (MODELS_DATA, golden, load_state, normal, report, rng, rounding_error, router_margin, seeded_state,
+                    write_tensors)
 from make_llama import GGUF_VOCAB, write_tokenizer
 
 OUT = MODELS_DATA / "gguf"
@@ -328,7 +329,7 @@ def make(name, seed):
         write_tensors(path.with_suffix(".golden.safetensors"), values)
         margin = router_margin(model, values)
         print(f"{path.name}: logit std {values['2.logits'].std():.2f}, router margin "
-              f"{'-' if margin is None else f'{margin:.1e}'}")
+              f"{'-' if margin is None else f'{margin:.1e}'}, rounding {rounding_error(model, values):.1e}")
 
 
 if __name__ == "__main__":

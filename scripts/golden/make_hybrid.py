@@ -90,7 +90,7 @@ def split_gate_up(name, tensor):
     return {f"{base}gate_proj.weight": tensor[:, :half].clone(), f"{base}up_proj.weight": tensor[:, half:].clone()}
 
 
-def to_mlx(tensors, prefix):
+def to_mlx(tensors):
     """What mlx-lm's converter writes: own prefix, no towers, norms with the one added, convolution channels last."""
     out = {}
     for name, tensor in tensors.items():
@@ -100,9 +100,8 @@ def to_mlx(tensors, prefix):
             tensor = tensor.float() + 1.0
         elif name.endswith("conv1d.weight"):
             tensor = tensor.movedim(2, 1)
-        if prefix:
-            name = re.sub(r"^model\.language_model\.", "language_model.model.", name)
-            name = name if name.startswith("language_model.") else f"language_model.{name}"
+        name = re.sub(r"^model\.language_model\.", "language_model.model.", name)
+        name = name if name.startswith("language_model.") else f"language_model.{name}"
         if name.endswith("experts.gate_up_proj"):
             out.update(split_gate_up(name, tensor))
         else:
@@ -137,7 +136,7 @@ def make_qwen35(out=MODELS_DATA / "qwen3_5"):
     check_loads(QWEN35[1], out / "wrapper-r2")
     write_other_config(QWEN35[1], out / "wrapper-r2", "config.interval", interval_config(config))
     # transformers cannot read this one, but it is the same model with the same golden.
-    write_variant(out / "mlx-r2", model, to_mlx(tensors, prefix=True), config, 2002)
+    write_variant(out / "mlx-r2", model, to_mlx(tensors), config, 2002)
 
     model = wrapped_model(QWEN35, 2010, dict(linear_num_value_heads=6, tie_word_embeddings=True))
     tensors = without_vision(as_bfloat16(model))
@@ -145,8 +144,8 @@ def make_qwen35(out=MODELS_DATA / "qwen3_5"):
 
     irregular = ["linear_attention", "full_attention", "linear_attention"]
     model = flat_model(QWEN35, 2020, dict(
-        num_hidden_layers=3, layer_types=irregular, linear_num_key_heads=3, linear_num_value_heads=3, linear_value_head_dim=8,
-        linear_conv_kernel_dim=3, num_key_value_heads=2, tie_word_embeddings=True,
+        num_hidden_layers=3, layer_types=irregular, linear_num_key_heads=3, linear_num_value_heads=3,
+        linear_value_head_dim=8, linear_conv_kernel_dim=3, num_key_value_heads=2, tie_word_embeddings=True,
         rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5, mrope_section=[4, 2, 2],
                              mrope_interleaved=True)))
     config, tensors = saved_by_transformers(model)
@@ -155,11 +154,11 @@ def make_qwen35(out=MODELS_DATA / "qwen3_5"):
 
 
 def make_qwen35_moe(out=MODELS_DATA / "qwen3_5_moe"):
-    model = wrapped_model(QWEN35_MOE, 2190, EXPERTS)
+    model = wrapped_model(QWEN35_MOE, 2200, EXPERTS)
     tensors = without_vision(as_bfloat16(model))
     config = saved_by_transformers(model, torch.bfloat16)[0]
     write_variant(out / "fused", model, tensors, config, 2102)
-    write_variant(out / "mlx", model, to_mlx(tensors, prefix=True), config, 2102)
+    write_variant(out / "mlx", model, to_mlx(tensors), config, 2102)
 
     # What transformers itself writes: one tensor per expert and projection.
     model = flat_model(QWEN35_MOE, 2110, dict(**EXPERTS, num_hidden_layers=2, layer_types=[
