@@ -1,7 +1,10 @@
+use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 
-use serde_json::{Map as Json, Value};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde_json::Value;
 
 use crate::map::Map;
 use crate::{Element, ModelError};
@@ -38,7 +41,7 @@ impl Header {
         let Some(data_start) = data_start(bytes) else {
             return Ok(Self { tensors: Vec::new(), short: true });
         };
-        let header: Json<String, Value> = serde_json::from_slice(&bytes[8..data_start])
+        let Entries(header) = serde_json::from_slice(&bytes[8..data_start])
             .map_err(|error| damaged(map.path(), format!("its header does not parse ({error})")))?;
         let mut tensors = Vec::with_capacity(header.len());
         for (name, entry) in header.iter().filter(|(name, _)| *name != "__metadata__") {
@@ -50,6 +53,33 @@ impl Header {
         refuse_overlap(map.path(), &tensors)?;
         let short = tensors.iter().any(|tensor| tensor.range.end > bytes.len());
         Ok(Self { tensors, short })
+    }
+}
+
+/// The entries of a header; a name that comes twice is an error, where a map would keep one of them.
+struct Entries(BTreeMap<String, Value>);
+
+impl<'de> Deserialize<'de> for Entries {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Self(BTreeMap::new()))
+    }
+}
+
+impl<'de> Visitor<'de> for Entries {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self, A::Error> {
+        while let Some((name, entry)) = map.next_entry::<String, Value>()? {
+            if self.0.contains_key(&name) {
+                return Err(A::Error::custom(format!("tensor {name} stands there twice")));
+            }
+            self.0.insert(name, entry);
+        }
+        Ok(self)
     }
 }
 

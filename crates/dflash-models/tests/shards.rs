@@ -142,19 +142,35 @@ fn a_tensor_of_two_shards_is_refused() {
     assert_says(&error, &["model-old.safetensors", &shard(3), "stands in it and in"]);
 }
 
+/// Rewrites the header of a safetensors file as text.
+fn edit_header(path: &Path, edit: impl FnOnce(&str) -> String) {
+    let bytes = fs::read(path).unwrap();
+    let end = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header = edit(std::str::from_utf8(&bytes[8..end]).unwrap());
+    let edited = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &bytes[end..]].concat();
+    fs::write(path, edited).unwrap();
+}
+
 #[test]
 fn safetensors_that_share_bytes_are_refused() {
     let (_temp, dir) = tiny(&TinyLlama::default());
-    let path = dir.join("model.safetensors");
-    let bytes = fs::read(&path).unwrap();
-    let end = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-    let mut header: Value = serde_json::from_slice(&bytes[8..end]).unwrap();
     let [first, second] = [0, 1].map(|layer| format!("model.layers.{layer}.mlp.up_proj.weight"));
-    header[&second]["data_offsets"] = header[&first]["data_offsets"].clone();
-    let header = header.to_string();
-    let edited = [&(header.len() as u64).to_le_bytes(), header.as_bytes(), &bytes[end..]].concat();
-    fs::write(&path, edited).unwrap();
+    edit_header(&dir.join("model.safetensors"), |header| {
+        let mut header: Value = serde_json::from_str(header).unwrap();
+        header[&second]["data_offsets"] = header[&first]["data_offsets"].clone();
+        header.to_string()
+    });
     let error = refused(&dir);
     assert!(matches!(error, ModelError::Damaged { .. }), "{error}");
     assert_says(&error, &[&first, &second, "share bytes"]);
+}
+
+#[test]
+fn a_tensor_that_stands_twice_in_a_header_is_refused() {
+    let (_temp, dir) = tiny(&TinyLlama::default());
+    let [first, second] = [0, 1].map(|layer| format!("model.layers.{layer}.mlp.up_proj.weight"));
+    edit_header(&dir.join("model.safetensors"), |header| header.replace(&second, &first));
+    let error = refused(&dir);
+    assert!(matches!(error, ModelError::Damaged { .. }), "{error}");
+    assert_says(&error, &["model.safetensors", &first, "stands there twice"]);
 }
