@@ -33,6 +33,8 @@ mod loader;
 mod map;
 mod matrix;
 mod mlp;
+#[cfg(test)]
+mod module_tests;
 mod modules;
 mod moe;
 mod names;

@@ -42,7 +42,7 @@ fn check_hf(name: &str, tolerance: f64, notes: &[&str], backend: &Arc<dyn Backen
     assert_eq!(loaded.target.spec().stop_ids, [1], "{name}");
     assert_eq!(loaded.target.spec().family, "gemma4", "{name}");
     assert_eq!(loaded.notes, notes, "{name}");
-    check(loaded.target.as_ref(), &dir.join("golden.f16.safetensors"), tolerance);
+    check(loaded.target.as_ref(), &dir.join("golden.safetensors"), tolerance);
 }
 
 #[test]
