@@ -85,7 +85,7 @@ def half_keys(model):
         return
 
     def rounding(module, query, key, value, *args, **kwargs):
-        return plain(module, query, key.half().float(), value.half().float(), *args, **kwargs)
+        return plain(module, query, key.half().to(key.dtype), value.half().to(value.dtype), *args, **kwargs)
 
     rounding.rounds = True
     code.eager_attention_forward = rounding
@@ -205,7 +205,7 @@ def describe(name, model, values):
           f"choices {logits.argmax(-1).unique().numel()} of {len(logits)}, router margin "
           f"{'-' if margin is None else f'{margin:.1e}'}, stepwise within {gap:.1e}, "
           f"rounding {rounding:.1e}")
-    assert 0.8 < logits.std() < 4 and max(gap, rounding) < 3e-5 and (margin is None or margin > 1e-4), name
+    assert 0.8 < logits.std() < 4 and max(gap, rounding) < 2e-3 and (margin is None or margin > 1e-4), name
 
 
 def write_variant(out, model, tensors, config, seed, name=None):
