@@ -11,8 +11,7 @@ impl Elements for Bytes {
     type Block = WideBlock;
     const BYTES: usize = BLOCK * LANES;
 
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline(always)]
     unsafe fn sums<const R: usize>(weights: *const u8, rows: [*const WideBlock; R]) -> [[__m256i; 2]; R] {
         // SAFETY: the caller's promise.
         unsafe { byte_sums(weights, rows) }
@@ -27,39 +26,38 @@ impl Elements for Bytes {
 ///
 /// # Safety
 /// `weights` has 512 bytes, every one of `rows` a block.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
+#[inline(always)]
 unsafe fn byte_sums<const R: usize>(weights: *const u8, rows: [*const WideBlock; R]) -> [[__m256i; 2]; R] {
-    let mut sums = [[_mm256_setzero_si256(); 2]; R];
-    for v in 0..8 {
-        let (mut even, mut odd) = ([sums[0][0]; 2], [sums[0][0]; 2]);
-        for half in 0..2 {
-            // SAFETY: vectors `2v` and `2v+1` of sixteen lie in the block.
-            let bytes = unsafe { _mm256_loadu_si256(weights.cast::<__m256i>().add(2 * v + half)) };
-            even[half] = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(bytes));
-            odd[half] = _mm256_srai_epi16::<8>(bytes);
-        }
-        for r in 0..R {
-            // SAFETY: both pairs lie in the 32 elements of the block.
-            let (x_even, x_odd) = unsafe { (pair(rows[r], 2 * v), pair(rows[r], 2 * v + 1)) };
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut sums = [[_mm256_setzero_si256(); 2]; R];
+        for v in 0..8 {
+            let (mut even, mut odd) = ([sums[0][0]; 2], [sums[0][0]; 2]);
             for half in 0..2 {
-                let even = _mm256_madd_epi16(even[half], x_even);
-                let odd = _mm256_madd_epi16(odd[half], x_odd);
-                sums[r][half] = _mm256_add_epi32(_mm256_add_epi32(sums[r][half], even), odd);
+                let bytes = _mm256_loadu_si256(weights.cast::<__m256i>().add(2 * v + half));
+                even[half] = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(bytes));
+                odd[half] = _mm256_srai_epi16::<8>(bytes);
             }
+            for r in 0..R {
+                let (x_even, x_odd) = (pair(rows[r], 2 * v), pair(rows[r], 2 * v + 1));
+                for half in 0..2 {
+                    let even = _mm256_madd_epi16(even[half], x_even);
+                    let odd = _mm256_madd_epi16(odd[half], x_odd);
+                    sums[r][half] = _mm256_add_epi32(_mm256_add_epi32(sums[r][half], even), odd);
+                }
+            }
+            super::hold(&mut sums);
         }
-        super::hold(&mut sums);
+        sums
     }
-    sums
 }
 
 /// Pair `index` of a block in every lane.
 ///
 /// # Safety
 /// `block` is readable and `index` below 16.
-#[inline]
-#[target_feature(enable = "avx2")]
+#[inline(always)]
 unsafe fn pair(block: *const WideBlock, index: usize) -> __m256i {
     // SAFETY: `q` begins the block, and pair `index` lies in its 64 bytes.
-    _mm256_set1_epi32(unsafe { block.cast::<i32>().add(index).read_unaligned() })
+    unsafe { _mm256_set1_epi32(block.cast::<i32>().add(index).read_unaligned()) }
 }

@@ -17,8 +17,7 @@ impl<E: Elements, S: Widen, const MIN: bool, const ZERO: i16, const BLOCKS: usiz
     const HEAD_BYTES: usize = S::BYTES * LANES * (1 + MIN as usize);
     const BLOCK_BYTES: usize = E::BYTES;
 
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline(always)]
     unsafe fn head(unit: *const u8) -> Self::Head {
         // SAFETY: a unit begins with its scales, and minimums follow them.
         unsafe {
@@ -29,8 +28,7 @@ impl<E: Elements, S: Widen, const MIN: bool, const ZERO: i16, const BLOCKS: usiz
         }
     }
 
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline(always)]
     unsafe fn add_block<const R: usize>(
         [scales, mins]: Self::Head,
         block: *const u8,
@@ -46,8 +44,7 @@ impl<E: Elements, S: Widen, const MIN: bool, const ZERO: i16, const BLOCKS: usiz
 ///
 /// # Safety
 /// As [`Elements::sums`].
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
+#[inline(always)]
 pub(super) unsafe fn add<E: Elements, const MIN: bool, const ZERO: i16, const R: usize>(
     scales: [__m256; 2],
     mins: [__m256; 2],
@@ -56,13 +53,14 @@ pub(super) unsafe fn add<E: Elements, const MIN: bool, const ZERO: i16, const R:
     sums: &mut Sums<R>,
 ) {
     // SAFETY: the caller's promise.
-    let integers = unsafe { E::sums(elements, rows) };
-    for r in 0..R {
-        // SAFETY: as above.
-        let factors = unsafe { (*rows[r]).factors() };
-        for half in 0..2 {
-            let sum = &mut sums[r][half];
-            *sum = add_scaled::<MIN, ZERO>(*sum, integers[r][half], scales[half], mins[half], factors);
+    unsafe {
+        let integers = E::sums(elements, rows);
+        for r in 0..R {
+            let factors = (*rows[r]).factors();
+            for half in 0..2 {
+                let sum = &mut sums[r][half];
+                *sum = add_scaled::<MIN, ZERO>(*sum, integers[r][half], scales[half], mins[half], factors);
+            }
         }
     }
 }

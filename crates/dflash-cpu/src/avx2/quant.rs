@@ -62,6 +62,7 @@ pub(super) trait Activations: Sized {
     fn factors(&self) -> (f32, f32, i32);
 }
 
+#[inline(always)]
 fn pair([first, last]: [i16; 2]) -> i32 {
     i32::from(last) << 16 | i32::from(first as u16)
 }
@@ -90,7 +91,8 @@ impl Activations for WideBlock {
     }
 }
 
-/// A group of quantised weights against `R` input rows.
+/// A group of quantised weights against `R` input rows. All that it calls is compiled into it: left to itself
+/// the compiler shares the larger functions between kinds, and calls them for every block.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn multiply<Q: Quant, const R: usize>(
     kind: Kind,
@@ -133,23 +135,25 @@ pub(super) fn multiply<Q: Quant, const R: usize>(
 }
 
 /// Adds the scaled integer sums of a block, then its minimum.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn add_scaled<const MIN: bool, const ZERO: i16>(
+///
+/// # Safety
+/// The machine has AVX2 and FMA.
+#[inline(always)]
+pub(super) unsafe fn add_scaled<const MIN: bool, const ZERO: i16>(
     sum: __m256,
-    integer: __m256i,
+    mut integer: __m256i,
     scale: __m256,
     min: __m256,
     (x_scale, x_sum, x_totals): (f32, f32, i32),
 ) -> __m256 {
-    let integer = match ZERO {
-        0 => integer,
-        zero => {
-            let zeros = _mm256_madd_epi16(_mm256_set1_epi32(x_totals), _mm256_set1_epi16(zero));
-            _mm256_add_epi32(integer, zeros)
+    // SAFETY: the caller's promise.
+    unsafe {
+        if ZERO != 0 {
+            let zero = _mm256_madd_epi16(_mm256_set1_epi32(x_totals), _mm256_set1_epi16(ZERO));
+            integer = _mm256_add_epi32(integer, zero);
         }
-    };
-    let scale = _mm256_mul_ps(scale, _mm256_set1_ps(x_scale));
-    let sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(integer), scale, sum);
-    if MIN { _mm256_fmadd_ps(min, _mm256_set1_ps(x_sum), sum) } else { sum }
+        let scale = _mm256_mul_ps(scale, _mm256_set1_ps(x_scale));
+        let sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(integer), scale, sum);
+        if MIN { _mm256_fmadd_ps(min, _mm256_set1_ps(x_sum), sum) } else { sum }
+    }
 }

@@ -59,8 +59,7 @@ impl Widen for Brain {
 ///
 /// # Safety
 /// `16 * BYTES` bytes are readable.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
+#[inline(always)]
 pub(super) unsafe fn pair<W: Widen>(bytes: *const u8) -> [__m256; 2] {
     // SAFETY: the caller promises twice eight numbers.
     unsafe { [W::widen(bytes), W::widen(bytes.add(8 * W::BYTES))] }

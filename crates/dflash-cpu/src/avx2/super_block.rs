@@ -30,8 +30,7 @@ pub(super) struct Head {
 
 /// # Safety
 /// `unit` begins with `d` of each lane, and `m` if `min`.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
+#[inline(always)]
 unsafe fn head(unit: *const u8, min: bool) -> Head {
     // SAFETY: the caller's promise.
     unsafe {
@@ -49,15 +48,13 @@ impl<const BITS: u8> Quant for Whole<BITS> {
     const HEAD_BYTES: usize = 2 * PAIRS;
     const BLOCK_BYTES: usize = PAIRS + Planes::<BITS>::BYTES;
 
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline(always)]
     unsafe fn head(unit: *const u8) -> Head {
         // SAFETY: the caller's promise.
         unsafe { head(unit, true) }
     }
 
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline(always)]
     unsafe fn add_block<const R: usize>(
         Head { d, m }: Head,
         block: *const u8,
@@ -65,17 +62,19 @@ impl<const BITS: u8> Quant for Whole<BITS> {
         sums: &mut Sums<R>,
     ) {
         let (mut scales, mut mins) = (d, m);
-        for half in 0..2 {
-            // SAFETY: a block begins with two bytes for each of sixteen lanes.
-            let factors =
-                _mm256_cvtepu16_epi32(unsafe { _mm_loadu_si128(block.cast::<__m128i>().add(half)) });
-            let (s, n) = (_mm256_and_si256(factors, _mm256_set1_epi32(255)), _mm256_srli_epi32::<8>(factors));
-            // Exact: eleven bits by six.
-            scales[half] = _mm256_mul_ps(d[half], _mm256_cvtepi32_ps(s));
-            mins[half] = _mm256_mul_ps(_mm256_xor_ps(m[half], _mm256_set1_ps(-0.0)), _mm256_cvtepi32_ps(n));
+        // SAFETY: a block begins with two bytes for each of sixteen lanes, then its elements.
+        unsafe {
+            for half in 0..2 {
+                let factors = _mm256_cvtepu16_epi32(_mm_loadu_si128(block.cast::<__m128i>().add(half)));
+                let (s, n) =
+                    (_mm256_and_si256(factors, _mm256_set1_epi32(255)), _mm256_srli_epi32::<8>(factors));
+                let negated = _mm256_xor_ps(m[half], _mm256_set1_ps(-0.0));
+                // Exact: eleven bits by six.
+                scales[half] = _mm256_mul_ps(d[half], _mm256_cvtepi32_ps(s));
+                mins[half] = _mm256_mul_ps(negated, _mm256_cvtepi32_ps(n));
+            }
+            flat::add::<Planes<BITS>, true, 0, R>(scales, mins, block.add(PAIRS), rows, sums);
         }
-        // SAFETY: the elements follow, and the caller's promise.
-        unsafe { flat::add::<Planes<BITS>, true, 0, R>(scales, mins, block.add(PAIRS), rows, sums) };
     }
 }
 
@@ -86,8 +85,7 @@ impl<const BITS: u8, const MIN: bool, const ZERO: i16> Quant for Halves<BITS, MI
     const HEAD_BYTES: usize = PAIRS * (1 + MIN as usize);
     const BLOCK_BYTES: usize = PAIRS + Planes::<BITS>::BYTES;
 
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline(always)]
     unsafe fn head(unit: *const u8) -> Head {
         // SAFETY: the caller's promise.
         unsafe { head(unit, MIN) }
@@ -95,32 +93,31 @@ impl<const BITS: u8, const MIN: bool, const ZERO: i16> Quant for Halves<BITS, MI
 
     /// The scaled sum of a block is an exact integer, below `2^24` in magnitude: at most
     /// `32 * 32 * 127 * 128`, and below `2^25` before the zero.
-    #[inline]
-    #[target_feature(enable = "avx2,fma,f16c")]
+    #[inline(always)]
     unsafe fn add_block<const R: usize>(
         Head { d, m }: Head,
         block: *const u8,
         rows: [*const QuantBlock; R],
         sums: &mut Sums<R>,
     ) {
-        // SAFETY: a block begins with two bytes for each of sixteen lanes.
-        let (scales, offsets) = unsafe { factors::<MIN, ZERO>(block) };
-        // SAFETY: the elements follow, and the caller's promise.
-        let integers = unsafe { wide_sums::<BITS, R>(block.add(PAIRS), rows, scales) };
-        for r in 0..R {
-            // SAFETY: the caller's promise.
-            let (x_scale, _, x_totals) = unsafe { (*rows[r]).factors() };
-            let x_scale = _mm256_set1_ps(x_scale);
-            for half in 0..2 {
-                let offset = _mm256_madd_epi16(_mm256_set1_epi32(x_totals), offsets[half]);
-                let (d, sum) = (_mm256_mul_ps(d[half], x_scale), &mut sums[r][half]);
-                if MIN {
-                    *sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(integers[r][half]), d, *sum);
-                    let m = _mm256_mul_ps(m[half], x_scale);
-                    *sum = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(offset), m, *sum);
-                } else {
-                    let integer = _mm256_add_epi32(integers[r][half], offset);
-                    *sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(integer), d, *sum);
+        const { assert!(BITS != 4, "its steps take both halves at once") };
+        // SAFETY: a block begins with two bytes for each of sixteen lanes, then its elements.
+        unsafe {
+            let (scales, offsets) = factors::<MIN, ZERO>(block);
+            let integers = wide_sums::<BITS, R>(block.add(PAIRS), rows, scales);
+            for r in 0..R {
+                let (x_scale, _, x_totals) = (*rows[r]).factors();
+                let (x_scale, x_totals) = (_mm256_set1_ps(x_scale), _mm256_set1_epi32(x_totals));
+                for half in 0..2 {
+                    let (integer, sum) = (integers[r][half], &mut sums[r][half]);
+                    let offset = _mm256_madd_epi16(x_totals, offsets[half]);
+                    let integer = if MIN { integer } else { _mm256_add_epi32(integer, offset) };
+                    *sum =
+                        _mm256_fmadd_ps(_mm256_cvtepi32_ps(integer), _mm256_mul_ps(d[half], x_scale), *sum);
+                    if MIN {
+                        let m = _mm256_mul_ps(m[half], x_scale);
+                        *sum = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(offset), m, *sum);
+                    }
                 }
             }
         }
@@ -132,28 +129,27 @@ impl<const BITS: u8, const MIN: bool, const ZERO: i16> Quant for Halves<BITS, MI
 ///
 /// # Safety
 /// `block` begins with two bytes for each of sixteen lanes.
-#[inline]
-#[target_feature(enable = "avx2")]
+#[inline(always)]
 unsafe fn factors<const MIN: bool, const ZERO: i16>(block: *const u8) -> (HalfFactors, [__m256i; 2]) {
-    let zero = _mm256_setzero_si256();
-    let (mut scales, mut offsets) = ([[zero; 2]; 2], [zero; 2]);
-    for half in 0..2 {
-        // SAFETY: the caller's promise.
-        let bytes = unsafe { _mm_loadu_si128(block.cast::<__m128i>().add(half)) };
-        let pairs = if MIN {
-            let both = _mm256_cvtepu8_epi16(bytes);
-            offsets[half] = _mm256_srli_epi16::<4>(both);
-            _mm256_and_si256(both, _mm256_set1_epi16(15))
-        } else {
-            let pairs = _mm256_cvtepi8_epi16(bytes);
-            // At most 128 * 32: no overflow.
-            offsets[half] = _mm256_mullo_epi16(pairs, _mm256_set1_epi16(ZERO));
-            pairs
-        };
-        scales[0][half] =
-            _mm256_shufflehi_epi16::<0b10_10_00_00>(_mm256_shufflelo_epi16::<0b10_10_00_00>(pairs));
-        scales[1][half] =
-            _mm256_shufflehi_epi16::<0b11_11_01_01>(_mm256_shufflelo_epi16::<0b11_11_01_01>(pairs));
+    // SAFETY: the caller's promise.
+    unsafe {
+        let zero = _mm256_setzero_si256();
+        let (mut scales, mut offsets) = ([[zero; 2]; 2], [zero; 2]);
+        for half in 0..2 {
+            let bytes = _mm_loadu_si128(block.cast::<__m128i>().add(half));
+            let pairs = if MIN {
+                let both = _mm256_cvtepu8_epi16(bytes);
+                offsets[half] = _mm256_srli_epi16::<4>(both);
+                _mm256_and_si256(both, _mm256_set1_epi16(15))
+            } else {
+                let pairs = _mm256_cvtepi8_epi16(bytes);
+                // At most 128 * 32: no overflow.
+                offsets[half] = _mm256_mullo_epi16(pairs, _mm256_set1_epi16(ZERO));
+                pairs
+            };
+            scales[0][half] = _mm256_blend_epi16::<0b10101010>(pairs, _mm256_slli_epi32::<16>(pairs));
+            scales[1][half] = _mm256_blend_epi16::<0b01010101>(pairs, _mm256_srli_epi32::<16>(pairs));
+        }
+        (scales, offsets)
     }
-    (scales, offsets)
 }
