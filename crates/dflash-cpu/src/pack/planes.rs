@@ -81,6 +81,7 @@ pub(crate) fn quad(bits: u8, quad: usize, word: impl Fn(usize) -> u32) -> u32 {
 }
 
 /// Writes the elements of a block into its `4 * bits` bytes.
+#[inline(always)]
 pub(crate) fn pack(bits: u8, elements: &[u8; BLOCK], block: &mut [u8]) {
     if bits == 8 {
         return block.copy_from_slice(elements);

@@ -79,19 +79,27 @@ fn five_bits<const HEAD: usize>(file: &[u8], unit: &mut [u8]) {
 
 /// Blocks of a stream of `bits`-wide elements; those of eight bits become `q - 128`.
 fn affine_elements(bits: u8, file: &[u8], unit: &mut [u8]) {
-    let bytes = BLOCK * usize::from(bits) / 8;
-    let flip = if bits == 8 { 0x80 } else { 0 };
-    for (target, source) in unit.chunks_exact_mut(bytes).zip(file.chunks_exact(bytes)) {
+    match bits {
+        2 => stream::<2>(file, unit),
+        3 => stream::<3>(file, unit),
+        4 => stream::<4>(file, unit),
+        5 => stream::<5>(file, unit),
+        6 => stream::<6>(file, unit),
+        _ => stream::<8>(file, unit),
+    }
+}
+
+/// Eight elements fill as many bytes as one has bits.
+fn stream<const BITS: usize>(file: &[u8], unit: &mut [u8]) {
+    let flip = if BITS == 8 { 0x80 } else { 0 };
+    for (target, source) in unit.chunks_exact_mut(4 * BITS).zip(file.chunks_exact(4 * BITS)) {
         let mut elements = [0; BLOCK];
-        for (eight, source) in
-            elements.as_chunks_mut::<8>().0.iter_mut().zip(source.chunks_exact(bits.into()))
-        {
+        for (eight, source) in elements.as_chunks_mut::<8>().0.iter_mut().zip(source.as_chunks::<BITS>().0) {
             let mut word = [0; 8];
-            word[..source.len()].copy_from_slice(source);
+            word[..BITS].copy_from_slice(source);
             let word = u64::from_le_bytes(word);
-            let mask = u8::MAX >> (8 - bits);
-            *eight = std::array::from_fn(|i| (word >> (i * usize::from(bits))) as u8 & mask ^ flip);
+            *eight = std::array::from_fn(|i| (word >> (i * BITS)) as u8 & u8::MAX >> (8 - BITS) ^ flip);
         }
-        planes::pack(bits, &elements, target);
+        planes::pack(BITS as u8, &elements, target);
     }
 }

@@ -24,6 +24,7 @@ impl<'a> Piece<'a> {
 }
 
 /// Writes a unit: `head`, then the blocks with two bytes of factors each.
+#[inline(always)]
 fn write<'a>(
     bits: u8,
     unit: &mut [u8],

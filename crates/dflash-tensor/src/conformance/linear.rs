@@ -5,7 +5,7 @@ use std::slice::from_ref;
 use super::data::{Exact, Random, all, assert_close, filled, normalised, wide};
 use super::decode::{FORMATS, Matrix, is_quantised, whole};
 use super::elementwise::activated;
-use crate::{Activation, Backend, BackendError, Format, Part, PartData, Pre, Tail, Tensor};
+use crate::{Activation, AffineScale, Backend, BackendError, Format, Part, PartData, Pre, Tail, Tensor};
 
 /// Relative error of a sum in single precision.
 pub(super) const ROUNDING: f64 = 2e-6;
@@ -225,4 +225,11 @@ pub fn pack_errors(backend: &dyn Backend) {
     let data = PartData::Affine { elements: &[0; 4], scales: &[], biases: &[] };
     let wrong = fails(Part { data, ..Part::plain(Format::F32, 1, 1, &[]) });
     assert!(matches!(wrong, BackendError::UnsupportedFormat(Format::F32)), "{wrong}");
+    for (bits, group) in [(7, 32), (1, 64), (4, 16), (4, 256)] {
+        let format = Format::Affine { bits, group, scale: AffineScale::F16 };
+        let (elements, scales) = (vec![0; format.block_bytes()], [0; 2]);
+        let data = PartData::Affine { elements: &elements, scales: &scales, biases: &scales };
+        let part = Part { data, ..Part::plain(format, 1, group.into(), &[]) };
+        assert_eq!(fails(part), BackendError::UnsupportedFormat(format), "no such format");
+    }
 }
