@@ -36,6 +36,12 @@ pub struct ModelRow {
     pub family: Family,
     /// How its draft is quantised unless the user says otherwise.
     pub draft_quant: Option<DraftQuant>,
+    /// Other drafts of the same target.
+    pub other_drafts: Vec<String>,
+    /// Whether this build runs it.
+    pub supported: bool,
+    /// Repositories in the hub cache that hold the target, in any variant.
+    pub cached_targets: Vec<String>,
     /// What of it is on this machine.
     pub state: State,
     /// What is missing, and how it gets here.
@@ -65,7 +71,8 @@ pub struct Listing {
 impl Listing {
     /// Looks at the cache and at the local hub cache.
     pub fn of(registry: &Registry, cache: Option<&CacheDir>, hub: &HubCache) -> io::Result<Self> {
-        let models = registry.entries().iter().map(|entry| row(entry, cache, hub)).collect();
+        let held = hub.complete_repos();
+        let models = registry.entries().iter().map(|entry| row(entry, registry, cache, &held)).collect();
         let files = cache.map_or(Ok(Vec::new()), CacheDir::files)?;
         let dir = cache.map(|cache| cache.root().to_string_lossy().into_owned());
         let bytes = files.iter().map(|file| file.bytes).sum();
@@ -74,10 +81,10 @@ impl Listing {
 
     /// The listing as a table.
     pub fn table(&self) -> String {
-        let mut text = format!("{:<22}{:<36}STATE\n", "TARGET", "DRAFT");
+        let mut text = format!("{:<22}{:<47}STATE\n", "TARGET", "DRAFT");
         for row in &self.models {
             let note = row.note.as_ref().map(|note| format!("  ({note})")).unwrap_or_default();
-            let _ = writeln!(text, "{:<22}{:<36}{}{note}", row.name, row.draft, row.state.label());
+            let _ = writeln!(text, "{:<22}{:<47}{}{note}", row.name, row.draft, row.state.label());
         }
         let _ = writeln!(text, "\n{}", self.cache.heading());
         for file in &self.cache.files {
@@ -114,52 +121,58 @@ impl State {
     }
 }
 
-fn row(entry: &Entry, cache: Option<&CacheDir>, hub: &HubCache) -> ModelRow {
-    let target = target_is_here(entry, cache, hub);
-    let draft = draft_is_here(entry, hub);
+fn row(entry: &Entry, registry: &Registry, cache: Option<&CacheDir>, held: &[String]) -> ModelRow {
+    let cached_targets = cached_targets(entry, registry, held);
+    let target = wheel_is_here(entry, cache) || !cached_targets.is_empty();
+    let draft = draft_is_here(entry, held);
     let state = State::of(&[Some(target), draft].into_iter().flatten().collect::<Vec<_>>());
+    let obstacle = entry.obstacle();
     ModelRow {
         name: entry.name.clone(),
         target: entry.target.label().to_owned(),
         draft: entry.draft.label().to_owned(),
         family: entry.family,
         draft_quant: entry.draft_quant,
+        other_drafts: entry.other_drafts.clone(),
+        supported: obstacle.is_none(),
         state,
-        note: match entry.is_supported() {
-            true => note(entry, target, draft.unwrap_or(true)),
-            false => Some(format!("model type {} is not built yet", entry.model_type)),
-        },
+        note: obstacle.or_else(|| note(entry, target, draft.unwrap_or(true), &cached_targets)),
+        cached_targets,
     }
 }
 
-fn target_is_here(entry: &Entry, cache: Option<&CacheDir>, hub: &HubCache) -> bool {
+fn wheel_is_here(entry: &Entry, cache: Option<&CacheDir>) -> bool {
     match &entry.target {
         TargetSource::Wheel(file) => cache.is_some_and(|cache| obtain::is_ready(cache, &entry.name, file)),
-        TargetSource::Hub { .. } => is_in(hub, &entry.name),
+        TargetSource::Hub { .. } => false,
     }
+}
+
+/// A draft is called like its target, too.
+fn cached_targets(entry: &Entry, registry: &Registry, held: &[String]) -> Vec<String> {
+    let is_draft = |repo: &str| repo.to_lowercase().contains("dflash");
+    let targets = held.iter().filter(|repo| !is_draft(repo) && registry.find(repo) == Some(entry));
+    targets.cloned().collect()
 }
 
 /// `None` for a draft that need not be fetched.
-fn draft_is_here(entry: &Entry, hub: &HubCache) -> Option<bool> {
+fn draft_is_here(entry: &Entry, held: &[String]) -> Option<bool> {
     match &entry.draft {
         DraftSource::Embedded(_) => None,
-        DraftSource::Hub { repo } => Some(is_in(hub, repo)),
+        DraftSource::Hub { repo, .. } => Some(held.iter().any(|held| held.eq_ignore_ascii_case(repo))),
     }
 }
 
-fn is_in(hub: &HubCache, repo: &str) -> bool {
-    hub.find(repo).is_some_and(|snapshot| snapshot.is_complete())
-}
-
-fn note(entry: &Entry, target: bool, draft: bool) -> Option<String> {
+fn note(entry: &Entry, target: bool, draft: bool, cached: &[String]) -> Option<String> {
+    let as_what = cached.iter().find(|repo| *repo != entry.target.label());
     match (&entry.target, target, draft) {
-        (_, true, true) => None,
+        (_, true, true) => as_what.map(|repo| format!("as {repo}")),
         (TargetSource::Wheel(file), false, _) => {
             Some(format!("obtained at first use: {}", human_bytes(file.download_size)))
         }
-        (_, false, true) => Some("no target".to_owned()),
-        (_, true, false) => Some("no draft".to_owned()),
-        (_, false, false) => None,
+        (_, false, true) => Some("target fetched at first use".to_owned()),
+        (_, true, false) => Some("draft fetched at first use".to_owned()),
+        (_, false, false) => Some("fetched from the Hub at first use".to_owned()),
     }
 }
 

