@@ -30,13 +30,14 @@ pub enum Command {
 /// Which target and which draft.
 #[derive(Debug, Default, Args)]
 pub struct PairArgs {
-    /// Target: a GGUF file, a model directory, or a name (see `dflash models`) [default: smollm2-135m].
+    /// Target: a GGUF file, a model directory, a name (see `dflash models`), or a repository of the Hugging
+    /// Face Hub as ORG/NAME[@REVISION][:GGUF], downloaded once [default: smollm2-135m].
     #[arg(long, value_name = "PATH|NAME")]
     pub model: Option<String>,
 
-    /// Draft: a directory or file, `ngram` (copy from the context) or `none` (plain decoding)
-    /// [default: the draft that the registry pairs with the target].
-    #[arg(long, visible_alias = "draft-model", value_name = "PATH|none|ngram")]
+    /// Draft: a directory or file, a repository of the Hub, `ngram` (copy from the context) or `none` (plain
+    /// decoding) [default: the draft that the registry pairs with the target].
+    #[arg(long, visible_alias = "draft-model", value_name = "PATH|NAME|none|ngram")]
     pub draft: Option<String>,
 
     /// Quantise the draft: `none`, or w(4|8) with optional a16|a32 (activations are f32 either way) and

@@ -84,15 +84,16 @@ impl Blob<'_> {
                 End::Whole(found) => return Ok(found.filter(|found| *found != self.content.etag)),
                 End::TooLong => return Ok(Some(format!("of more than {} bytes", self.content.size))),
                 End::Cut(got) if got > best => (failed, best) = (0, got),
-                End::Cut(_) => failed += 1,
+                End::Cut(_) => {}
             }
             self.client.wait(failed, None, self.cut_short(best))?;
+            failed += 1;
         }
     }
 
     fn cut_short(&self, got: u64) -> HubError {
         let (file, size) = (self.name.to_owned(), self.content.size);
-        HubError::CutShort { file, got, size, tries: self.client.tries() }
+        HubError::CutShort { file, got, size }
     }
 
     /// One connection's worth.

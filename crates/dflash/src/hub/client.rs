@@ -52,9 +52,15 @@ impl<'a> Client<'a> {
 
     /// The whole of a small document.
     pub(super) fn document(&self, url: &str) -> Result<Vec<u8>, HubError> {
-        let body = self.patiently(url, Ask::From(0))?.into_body();
-        let read = body.into_with_config().limit(LARGEST_DOCUMENT).read_to_vec();
-        read.map_err(|error| unreachable(url, &error))
+        let mut failed = 0;
+        loop {
+            let body = self.patiently(url, Ask::From(0))?.into_body();
+            match body.into_with_config().limit(LARGEST_DOCUMENT).read_to_vec() {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) => self.wait(failed, None, unreachable(url, &error))?,
+            }
+            failed += 1;
+        }
     }
 
     /// The headers that the Hub itself gives for a file.
@@ -65,11 +71,6 @@ impl<'a> Client<'a> {
     /// The content of a file from byte `from` on: 206, or 200 from a server that gives all of it.
     pub(super) fn content(&self, url: &str, from: u64) -> Result<Answer, HubError> {
         self.patiently(url, Ask::From(from))
-    }
-
-    /// Tries in a row without progress.
-    pub(super) fn tries(&self) -> u32 {
-        self.settings.patience.tries
     }
 
     /// Waits after the failed try number `failed`; an error where there were too many.

@@ -56,7 +56,7 @@ pub enum HubError {
         found: String,
     },
     /// The connection ended too early, again and again.
-    #[error("the connection ended after {got} of {size} bytes of {file}, {tries} times without progress")]
+    #[error("the connection ended after {got} of {size} bytes of {file}")]
     CutShort {
         /// Which file.
         file: String,
@@ -64,8 +64,6 @@ pub enum HubError {
         got: u64,
         /// Bytes that it has.
         size: u64,
-        /// How often.
-        tries: u32,
     },
     /// The repository lacks files that its own index, or the number in a part's name, says there are.
     #[error("the repository is incomplete: it lacks {}", files.join(", "))]
@@ -145,7 +143,8 @@ fn said(words: &Option<String>) -> String {
 
 fn reason(gated: bool, had_token: bool) -> &'static str {
     match (gated, had_token) {
-        (true, _) => "its licence has not been accepted with this token",
+        (true, true) => "its licence has not been accepted with this token",
+        (true, false) => "its licence must be accepted, and no token was sent",
         (false, true) => "this token may not read it, or there is no such repository",
         (false, false) => "it is private or gated, or there is no such repository; no token was sent",
     }

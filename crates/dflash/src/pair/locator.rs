@@ -178,7 +178,7 @@ impl Locator<'_> {
         if !id.is_full() && self.find(&id)?.is_none() {
             return Err(refusal::no_such_draft(name));
         }
-        self.of_hub(&id, Role::Draft, &|_| Ok(()))
+        self.of_hub(&id, Role::Draft, &|_| Ok(())).map_err(refusal::without_draft)
     }
 
     /// A model of the Hub: as the cache has it, else fetched.

@@ -72,7 +72,8 @@ fn a_draft_is_config_and_weights() {
 fn an_old_tokenizer_is_taken_where_there_is_no_other() {
     let mut repo = sharded();
     repo.files.retain(|(name, _)| *name != "tokenizer.json");
-    let path = Machine::new(&serve(vec![repo])).fetch(REPO).unwrap();
+    let machine = Machine::new(&serve(vec![repo]));
+    let path = machine.fetch(REPO).unwrap();
     for name in ["vocab.json", "merges.txt", "tokenizer.model"] {
         assert!(path.join(name).exists(), "{name}");
     }
@@ -100,7 +101,8 @@ fn a_commit_is_a_revision_and_another_one_is_not() {
 #[test]
 fn headers_tell_what_the_listing_does_not() {
     let server = serve(vec![Repo { says_contents: false, ..model() }]);
-    let path = Machine::new(&server).fetch(REPO).unwrap();
+    let machine = Machine::new(&server);
+    let path = machine.fetch(REPO).unwrap();
     assert_eq!(fs::read(path.join("model.safetensors")).unwrap(), WEIGHTS);
     assert_eq!(server.seen().iter().filter(|request| request.method == "HEAD").count(), 3);
 }
@@ -112,12 +114,24 @@ fn a_cut_connection_is_resumed() {
         let reply = plain(&[model()], request);
         if request.path.ends_with("model.safetensors") { Reply { cut: Some(10), ..reply } } else { reply }
     });
-    let path = Machine::new(&server).fetch(REPO).unwrap();
+    let machine = Machine::new(&server);
+    let path = machine.fetch(REPO).unwrap();
     assert_eq!(fs::read(path.join("model.safetensors")).unwrap(), WEIGHTS);
     let seen = server.seen_of("model.safetensors");
     let ranges: Vec<_> = seen.iter().map(|request| request.header("range")).collect();
     assert_eq!(ranges.len(), WEIGHTS.len().div_ceil(10));
     assert_eq!(ranges[..3], [None, Some("bytes=10-"), Some("bytes=20-")]);
+}
+
+#[test]
+fn a_cut_listing_is_asked_for_again() {
+    let server = Server::start(|request, before| {
+        let cut = (request.path.contains("/api/") && before == 0).then_some(20);
+        Reply { cut, ..plain(&[model()], request) }
+    });
+    let machine = Machine::new(&server);
+    machine.fetch(REPO).unwrap();
+    assert_eq!(server.seen_of("?blobs=true").len(), 2);
 }
 
 #[test]
@@ -230,7 +244,8 @@ fn one_gguf_file_is_chosen() {
 #[test]
 fn every_part_of_a_split_gguf_file_is_fetched() {
     let server = serve(vec![quantised()]);
-    let path = Machine::new(&server).fetch(&format!("{REPO}:BF16")).unwrap();
+    let machine = Machine::new(&server);
+    let path = machine.fetch(&format!("{REPO}:BF16")).unwrap();
     assert!(path.ends_with("BF16/m-BF16-00001-of-00002.gguf"));
     let second = path.with_file_name("m-BF16-00002-of-00002.gguf");
     assert_eq!([fs::read(&path).unwrap(), fs::read(second).unwrap()], [b"sixteen 1", b"sixteen 2"]);

