@@ -49,6 +49,10 @@ impl Blob<'_> {
             return Ok(());
         }
         let _lock = Lock::acquire(lock, self.progress)?;
+        // Whoever had the lock may have placed it, and be reading it: it must not go away for a moment.
+        if self.is_at(link) {
+            return Ok(());
+        }
         if !self.is_at(blob) {
             self.download(blob).map_err(|error| error.of_size(self.content.size))?;
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::HubError;
 
-/// Makes `link` lead to `blob`. Somebody else may have done it meanwhile.
+/// Makes `link`, which does not lead to the content yet, lead to `blob`.
 pub(super) fn link(blob: &Path, link: &Path) -> Result<(), HubError> {
     let dir = link.parent().unwrap_or(link);
     fs::create_dir_all(dir).map_err(HubError::io("create", dir))?;
