@@ -31,7 +31,7 @@ pub enum Command {
 #[derive(Debug, Default, Args)]
 pub struct PairArgs {
     /// Target: a GGUF file, a model directory, a name (see `dflash models`), or a repository of the Hugging
-    /// Face Hub as ORG/NAME[@REVISION][:GGUF], downloaded once [default: smollm2-135m].
+    /// Face Hub as `ORG/NAME[@REVISION][:GGUF]`, downloaded once [default: smollm2-135m].
     #[arg(long, value_name = "PATH|NAME")]
     pub model: Option<String>,
 

@@ -44,6 +44,8 @@ impl<'a> Client<'a> {
             .max_redirects(0)
             .proxy(settings.proxy.clone())
             .tls_config(tls)
+            // Sizes, ranges and hashes are those of the plain content.
+            .accept_encoding("identity")
             .user_agent(concat!("dflash/", env!("CARGO_PKG_VERSION")))
             .timeout_connect(Some(CONNECT))
             .timeout_per_read(Some(SILENCE));

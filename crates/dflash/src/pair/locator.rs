@@ -69,7 +69,9 @@ impl Locator<'_> {
             DraftChoice::Ngram => Ok(Draft::Ngram),
             DraftChoice::Named(name) => {
                 let path = self.named_draft(name)?;
-                let paired = entry.filter(|entry| entry.draft.label().eq_ignore_ascii_case(name));
+                let named = HubId::parse(name).map(|id| id.repo);
+                let is_named = |entry: &&Entry| named.is_some_and(|repo| entry.draft.is_called(&repo));
+                let paired = entry.filter(is_named);
                 Ok(Draft::Model { path, registry_quant: paired.and_then(|entry| entry.draft_quant) })
             }
             DraftChoice::Paired => match entry {

@@ -97,8 +97,7 @@ impl Registry {
 
     /// The pair whose draft is `repo`, where this build cannot run that draft.
     pub fn unbuilt_draft(&self, repo: &str) -> Option<&Entry> {
-        let called = |entry: &&Entry| entry.draft.label().eq_ignore_ascii_case(repo);
-        self.0.iter().filter(called).find(|entry| entry.draft.obstacle().is_some())
+        self.0.iter().find(|entry| entry.draft.is_called(repo) && entry.draft.obstacle().is_some())
     }
 
     /// The names of every pair.

@@ -71,6 +71,11 @@ impl DraftSource {
         }
     }
 
+    /// Whether `name` means it, in any letter case.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.label().eq_ignore_ascii_case(name)
+    }
+
     /// Whether it may have to be fetched.
     pub fn is_on_hub(&self) -> bool {
         matches!(self, Self::Hub { .. })

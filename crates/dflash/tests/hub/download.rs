@@ -196,6 +196,27 @@ fn only_the_hub_sees_the_token() {
 }
 
 #[test]
+fn the_hub_speaks_for_a_content_that_lies_elsewhere() {
+    let cdn = Server::start(|request, _| content_reply(WEIGHTS, request).with("ETag", "\"of-the-cdn\""));
+    let place = format!("{}/somewhere", cdn.url);
+    let server = Server::start(move |request, _| {
+        if request.path.ends_with("model.safetensors") {
+            let reply = Reply::status(302).with("Location", place.clone()).with("ETag", "\"of-a-pointer\"");
+            let etag = etag("model.safetensors", WEIGHTS);
+            return reply.with("X-Linked-Size", WEIGHTS.len().to_string()).with("X-Linked-Etag", etag);
+        }
+        plain(&[Repo { says_contents: false, ..model() }], request)
+    });
+    let machine = Machine::new(&server);
+    machine.begun("model.safetensors", WEIGHTS, &WEIGHTS[..20]);
+    let path = machine.fetch(REPO).unwrap();
+    assert_eq!(fs::read(path.join("model.safetensors")).unwrap(), WEIGHTS);
+    assert_eq!(cdn.seen().len(), 1);
+    assert_eq!(cdn.seen()[0].header("range"), Some("bytes=20-"));
+    assert_eq!(cdn.seen()[0].header("accept-encoding"), Some("identity"));
+}
+
+#[test]
 fn a_renamed_repository_is_followed_with_the_token() {
     let server = Server::start(|request, _| match request.path.strip_prefix("/old/") {
         Some(rest) => Reply::status(307).with("Location", format!("/{rest}")),
