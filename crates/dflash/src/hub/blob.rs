@@ -76,7 +76,11 @@ impl Blob<'_> {
                 return Err(HubError::WrongHash { file, wanted, found });
             }
         }
-        fs::rename(&part, blob).map_err(HubError::io("move the file to", blob))
+        match fs::rename(&part, blob) {
+            // Where there are no locks, another process may have been quicker.
+            Err(_) if self.is_at(blob) => Ok(()),
+            renamed => renamed.map_err(HubError::io("move the file to", blob)),
+        }
     }
 
     /// Brings all bytes into `part`; what their hash is where it is not the announced one.

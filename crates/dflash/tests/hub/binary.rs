@@ -81,6 +81,18 @@ fn offline_says_one_thing_and_asks_nobody() {
 }
 
 #[test]
+fn the_doctor_asks_nobody_and_warns() {
+    let (server, home) = (serve(vec![tiny()]), Home::new());
+    let mut doctor = Command::new(env!("CARGO_BIN_EXE_dflash"));
+    doctor.args(["doctor", "--draft", "none", "--model", MODEL]).env_clear().current_dir(home.0.path());
+    let output = doctor.env("HOME", home.0.path()).env("HF_ENDPOINT", &server.url).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("`dflash generate` fetches it"), "{said}");
+    assert_eq!(server.seen(), []);
+}
+
+#[test]
 fn a_path_of_the_same_name_wins() {
     let (server, home) = (serve(vec![tiny()]), Home::new());
     let path = home.0.path().join("org/tiny-GGUF");
