@@ -321,7 +321,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::gguf_vocab::samples;
+    use crate::samples;
 
     const SMOL: &str = "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system
 You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>

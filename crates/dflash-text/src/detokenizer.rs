@@ -102,7 +102,7 @@ impl Detokenizer {
 mod tests {
     use proptest::prelude::*;
 
-    use crate::gguf_vocab::samples;
+    use crate::samples;
 
     use super::*;
 

@@ -1,44 +1,37 @@
-use std::collections::HashSet;
-
-use tokenizers::models::bpe::{BPE, Merges, Vocab};
-use tokenizers::normalizers::NFC;
-use tokenizers::{AddedToken, Tokenizer as Library};
-
 use crate::control::{ControlToken, ControlTokens};
+use crate::known_ends::{distinct, is_known_end};
 use crate::pieces::{Pieces, Spelling};
 use crate::tokenizer::Parts;
-use crate::{PreTokenizer, TextError};
+use crate::vocab_kind::VocabKind;
+use crate::{TextError, gguf_library};
 
+/// `tokenizer.ggml.token_type`: text.
+pub(crate) const NORMAL: i32 = 1;
+/// `tokenizer.ggml.token_type`: stands for what has no token.
+pub(crate) const UNKNOWN: i32 = 2;
 /// `tokenizer.ggml.token_type`: the token is the model's own and never part of plain text.
-const CONTROL: i32 = 3;
+pub(crate) const CONTROL: i32 = 3;
 /// `tokenizer.ggml.token_type`: added to the vocabulary, matched in plain text before anything else.
-const USER_DEFINED: i32 = 4;
-
-/// Names of control tokens that end a turn or a text in the families this runtime serves.
-const KNOWN_ENDS: [&str; 9] = [
-    "<|im_end|>",
-    "<|endoftext|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end_of_text|>",
-    "<|end|>",
-    "<end_of_turn>",
-    "<turn|>",
-    "<｜end▁of▁sentence｜>",
-];
+pub(crate) const USER_DEFINED: i32 = 4;
+/// `tokenizer.ggml.token_type`: fills up the vocabulary and stands for nothing.
+pub(crate) const UNUSED: i32 = 5;
+/// `tokenizer.ggml.token_type`: one byte, spelled `<0x0A>`.
+pub(crate) const BYTE: i32 = 6;
 
 /// The `tokenizer.ggml.*` keys of a GGUF file, as plain data.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct GgufVocab {
-    /// `model`; only `"gpt2"` (byte-level BPE) is built.
+    /// `model`: `gpt2` (byte-level BPE), `llama` (SentencePiece) or `gemma4` (BPE spelled like SentencePiece).
     pub model: String,
-    /// `pre`: the name of the pre-tokenizer, see [`PreTokenizer`].
+    /// `pre`: the name of the pre-tokenizer, see [`PreTokenizer`](crate::PreTokenizer). Only `gpt2` has one.
     pub pre: String,
-    /// `tokens`, by id, spelled in GPT-2's byte alphabet.
+    /// `tokens`, by id, spelled as `model` does: in GPT-2's byte alphabet, or with `▁` for a space.
     pub tokens: Vec<String>,
     /// `token_type`, by id; empty means that all tokens are normal.
     pub token_types: Vec<i32>,
-    /// `merges`: `"left right"`, best first.
+    /// `scores`, by id; only `llama` needs them.
+    pub scores: Vec<f32>,
+    /// `merges`: `"left right"`, best first. `llama` has none.
     pub merges: Vec<String>,
     /// `bos_token_id`.
     pub bos: Option<u32>,
@@ -46,189 +39,124 @@ pub struct GgufVocab {
     pub eos: Option<u32>,
     /// `eot_token_id`: the end of a turn, where it differs from `eos`.
     pub eot: Option<u32>,
+    /// `eom_token_id`: the end of a message, where it differs from both.
+    pub eom: Option<u32>,
     /// `unknown_token_id`. Byte-level BPE has no use for it.
     pub unk: Option<u32>,
     /// `padding_token_id`. Nothing is padded here.
     pub pad: Option<u32>,
-    /// `add_bos_token`: whether a raw prompt begins with `bos`.
+    /// `add_bos_token`: whether a raw prompt begins with `bos`; absent means what is usual for `model` and `pre`.
     pub add_bos: Option<bool>,
+    /// `add_space_prefix`: whether a space is put before a text; absent means yes for `llama`, the only one that asks.
+    pub add_space_prefix: Option<bool>,
 }
 
 impl GgufVocab {
-    pub(crate) fn into_parts(self) -> Result<Parts, TextError> {
+    pub(crate) fn into_parts(mut self) -> Result<Parts, TextError> {
         self.check()?;
-        let pre: PreTokenizer = self.pre.parse()?;
-        let add_bos = self.add_bos.unwrap_or(false);
+        let kind = VocabKind::new(&self.model, &self.pre, self.add_space_prefix)?;
+        if kind.spelling() != Spelling::ByteLevel {
+            self.type_out_blanks();
+        }
         Ok(Parts {
-            library: self.library(pre)?,
+            library: gguf_library::build(&self, kind)?,
             control: ControlTokens::new(self.control_tokens()).map_err(|e| damaged(e.to_string()))?,
-            pieces: self.pieces().ok_or_else(|| damaged("no tokens".into()))?,
+            pieces: self.pieces(kind.spelling()).ok_or_else(|| damaged("no tokens".into()))?,
             bos: self.bos,
-            prompt_prefix: self.bos.filter(|_| add_bos).into_iter().collect(),
-            eos: distinct([self.eos, self.eot]),
+            prompt_prefix: self.bos.filter(|_| kind.adds_bos(self.add_bos)).into_iter().collect(),
+            eos: distinct([self.eos, self.eot, self.eom]),
             known_ends: self.known_ends(),
         })
     }
 
     fn check(&self) -> Result<(), TextError> {
-        if self.model != "gpt2" {
-            return Err(TextError::UnsupportedModel { model: self.model.clone(), supported: "gpt2".into() });
-        }
         if self.tokens.is_empty() {
             return Err(damaged("it has no tokens".into()));
         }
-        let (tokens, types) = (self.tokens.len(), self.token_types.len());
-        if types != 0 && types != tokens {
-            return Err(damaged(format!("{tokens} tokens but {types} token types")));
+        let tokens = self.tokens.len();
+        for (what, len) in [("token types", self.token_types.len()), ("scores", self.scores.len())] {
+            if len != 0 && len != tokens {
+                return Err(damaged(format!("{tokens} tokens but {len} {what}")));
+            }
         }
-        let named = [("bos", self.bos), ("eos", self.eos), ("eot", self.eot)];
+        let named =
+            [("bos", self.bos), ("eos", self.eos), ("eot", self.eot), ("eom", self.eom), ("unk", self.unk)];
         match named.iter().find(|(_, id)| id.is_some_and(|id| id as usize >= tokens)) {
             Some((name, id)) => Err(damaged(format!("{name} id {} of {tokens} tokens", id.unwrap_or(0)))),
             None => Ok(()),
         }
     }
 
-    fn kind(&self, id: usize) -> i32 {
-        self.token_types.get(id).copied().unwrap_or(1)
+    /// User-defined tokens are looked for in the text as it was typed, but some files spell them like the others.
+    fn type_out_blanks(&mut self) {
+        for id in 0..self.tokens.len() {
+            if self.kind(id) == USER_DEFINED {
+                self.tokens[id] = self.tokens[id].replace('▁', " ");
+            }
+        }
     }
 
-    fn by_kind(&self, kind: i32) -> impl Iterator<Item = (u32, &String)> {
+    pub(crate) fn kind(&self, id: usize) -> i32 {
+        self.token_types.get(id).copied().unwrap_or(NORMAL)
+    }
+
+    pub(crate) fn by_kind(&self, kind: i32) -> impl Iterator<Item = (u32, &String)> {
         let ids = (0..self.tokens.len()).filter(move |&id| self.kind(id) == kind);
         ids.map(|id| (id as u32, &self.tokens[id]))
     }
 
-    /// Control tokens are kept out of the merging vocabulary altogether: no plain text can reach them there.
-    fn library(&self, pre: PreTokenizer) -> Result<Library, TextError> {
-        let ids = (0..self.tokens.len()).filter(|&id| self.kind(id) != CONTROL);
-        let vocab: Vocab = ids.map(|id| (self.tokens[id].clone(), id as u32)).collect();
-        let merges = self.merges(&vocab)?;
-        let model =
-            BPE::builder().vocab_and_merges(vocab, merges).ignore_merges(pre.ignores_merges()).build();
-        let mut library = Library::new(model.map_err(|e| damaged(e.to_string()))?);
-        library.with_pre_tokenizer(Some(pre.build()?));
-        if pre.normalizes() {
-            library.with_normalizer(Some(NFC)).map_err(|e| damaged(e.to_string()))?;
-        }
-        let added = self.by_kind(USER_DEFINED).filter(|(_, token)| !token.is_empty());
-        let added: Vec<_> =
-            added.map(|(_, token)| AddedToken::from(token.as_str(), false).normalized(false)).collect();
-        library.add_tokens(added).map_err(|e| damaged(e.to_string()))?;
-        Ok(library)
+    pub(crate) fn unknown_id(&self) -> Option<u32> {
+        self.unk.or_else(|| self.by_kind(UNKNOWN).next().map(|(id, _)| id))
     }
 
-    fn merges(&self, vocab: &Vocab) -> Result<Merges, TextError> {
-        let control: HashSet<&str> = self.by_kind(CONTROL).map(|(_, token)| token.as_str()).collect();
-        let mut merges = Merges::with_capacity(self.merges.len());
-        for (rank, merge) in self.merges.iter().enumerate() {
-            let (left, right) =
-                split_merge(merge).ok_or_else(|| damaged(format!("merge {rank} is {merge:?}")))?;
-            let whole = format!("{left}{right}");
-            if control.contains(whole.as_str()) {
-                continue;
-            }
-            if let Some(lost) = [left, right, &whole].into_iter().find(|part| !vocab.contains_key(*part)) {
-                return Err(damaged(format!("merge {rank} needs {lost:?}, which is no token")));
-            }
-            merges.push((left.to_owned(), right.to_owned()));
-        }
-        Ok(merges)
+    /// Whether no plain text may become this token.
+    pub(crate) fn is_hidden(&self, id: usize) -> bool {
+        self.kind(id) == UNUSED || self.is_control(id)
+    }
+
+    /// Whether the token is the model's own.
+    fn is_control(&self, id: usize) -> bool {
+        matches!(self.kind(id), CONTROL | UNKNOWN)
     }
 
     fn control_tokens(&self) -> Vec<ControlToken> {
-        let control = self.by_kind(CONTROL);
-        control
-            .map(|(id, content)| ControlToken { id, content: content.clone(), ..Default::default() })
-            .collect()
+        let control = (0..self.tokens.len()).filter(|&id| self.is_control(id));
+        let token = |id: usize| ControlToken {
+            id: id as u32,
+            content: self.tokens[id].clone(),
+            ..Default::default()
+        };
+        control.map(token).collect()
     }
 
-    fn pieces(&self) -> Option<Pieces> {
-        let tokens = self.tokens.iter().enumerate().map(|(id, token)| {
-            let kind = self.kind(id);
-            let raw = matches!(kind, CONTROL | USER_DEFINED);
-            let bytes = if raw { token.as_bytes().to_vec() } else { Spelling::ByteLevel.bytes_of(token) };
-            (id as u32, bytes, kind == CONTROL)
+    /// Unused tokens have no bytes: a model must not choose them, and a Hugging Face tokenizer does not have them.
+    fn pieces(&self, spelling: Spelling) -> Option<Pieces> {
+        let tokens = self.tokens.iter().enumerate().filter(|&(id, _)| self.kind(id) != UNUSED);
+        let tokens = tokens.map(|(id, token)| {
+            let raw = self.is_control(id) || self.kind(id) == USER_DEFINED;
+            let bytes = if raw { token.as_bytes().to_vec() } else { spelling.bytes_of(token) };
+            (id as u32, bytes, self.is_control(id))
         });
-        Pieces::new(Spelling::ByteLevel, tokens.collect())
+        Pieces::new(spelling, tokens.collect())
     }
 
+    /// Files differ in whether such a token is their own or user-defined.
     fn known_ends(&self) -> Vec<u32> {
-        let ends = self.by_kind(CONTROL).filter(|(_, token)| KNOWN_ENDS.contains(&token.as_str()));
-        ends.map(|(id, _)| id).collect()
+        let marked = |id: &usize| matches!(self.kind(*id), CONTROL | USER_DEFINED);
+        let ends = (0..self.tokens.len()).filter(marked).filter(|&id| is_known_end(&self.tokens[id]));
+        ends.map(|id| id as u32).collect()
     }
 }
 
-/// Ids of control tokens that are known by name to end a text.
-pub(crate) fn known_ends(control: &ControlTokens) -> Vec<u32> {
-    KNOWN_ENDS.iter().filter_map(|name| control.id_of(name)).collect()
-}
-
-/// The given ids, each once, in order.
-pub(crate) fn distinct(ids: impl IntoIterator<Item = Option<u32>>) -> Vec<u32> {
-    let mut seen = Vec::new();
-    for id in ids.into_iter().flatten() {
-        if !seen.contains(&id) {
-            seen.push(id);
-        }
-    }
-    seen
-}
-
-/// The blank that separates the halves is never the first character: a token may begin with one, not be empty.
-fn split_merge(merge: &str) -> Option<(&str, &str)> {
-    let first = merge.chars().next()?.len_utf8();
-    let blank = first + merge[first..].find(' ')?;
-    let (left, right) = (&merge[..blank], &merge[blank + 1..]);
-    (!right.is_empty()).then_some((left, right))
-}
-
-fn damaged(reason: String) -> TextError {
+pub(crate) fn damaged(reason: String) -> TextError {
     TextError::GgufVocab { reason }
-}
-
-/// Small vocabularies for the tests of this crate.
-#[cfg(test)]
-pub(crate) mod samples {
-    use std::sync::LazyLock;
-
-    use super::*;
-    use crate::Tokenizer;
-    use crate::byte_alphabet::spelling_of;
-
-    pub fn id_of_byte(byte: u8) -> u32 {
-        u32::from(byte)
-    }
-
-    /// The 256 bytes, ids equal to bytes, then `extra` tokens with their types.
-    pub fn vocab(pre: &str, extra: &[(&str, i32)], merges: &[&str]) -> GgufVocab {
-        let bytes = (0..=255u8).map(|byte| (spelling_of(&[byte]), 1));
-        let extra = extra.iter().map(|(token, kind)| ((*token).to_owned(), *kind));
-        let (tokens, token_types) = bytes.chain(extra).unzip();
-        let merges = merges.iter().map(|merge| (*merge).to_owned()).collect();
-        GgufVocab { model: "gpt2".into(), pre: pre.into(), tokens, token_types, merges, ..Default::default() }
-    }
-
-    pub fn bytes_only() -> Tokenizer {
-        static ONE: LazyLock<Tokenizer> =
-            LazyLock::new(|| Tokenizer::from_gguf(vocab("gpt2", &[], &[])).unwrap());
-        ONE.clone()
-    }
-
-    pub const IM_START: u32 = 256;
-    pub const IM_END: u32 = 257;
-
-    pub fn smollm() -> Tokenizer {
-        let extra = [("<|im_start|>", 3), ("<|im_end|>", 3), ("<think>", 4), ("hi", 1), ("Ġa", 1)];
-        let mut vocab = vocab("smollm", &extra, &["h i", "Ġ a"]);
-        (vocab.bos, vocab.eos) = (Some(IM_START), Some(IM_END));
-        Tokenizer::from_gguf(vocab).unwrap()
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::samples::{IM_END, IM_START, smollm, vocab};
     use super::*;
     use crate::Tokenizer;
+    use crate::samples::{IM_END, IM_START, smollm, vocab};
 
     fn refusal(change: impl FnOnce(&mut GgufVocab)) -> String {
         let mut vocab = vocab("gpt2", &[("ab", 1)], &["a b"]);
@@ -238,7 +166,11 @@ mod tests {
 
     #[test]
     fn contradictions_are_refused() {
-        assert!(refusal(|v| v.model = "llama".into()).contains("\"llama\" is not supported"));
+        assert!(refusal(|v| v.model = "t5".into()).contains("\"t5\" is not supported"));
+        assert!(refusal(|v| v.model = "llama".into()).contains("needs scores"));
+        assert!(refusal(|v| v.model = "gemma4".into()).contains("token for every byte"));
+        assert!(refusal(|v| v.scores = vec![0.0]).contains("257 tokens but 1 scores"));
+        assert!(refusal(|v| v.eom = Some(300)).contains("eom id 300"));
         assert!(refusal(|v| v.pre = "tekken".into()).contains("\"tekken\" is not supported"));
         assert!(refusal(|v| v.token_types.truncate(3)).contains("257 tokens but 3 token types"));
         assert!(refusal(|v| v.eos = Some(257)).contains("eos id 257"));
@@ -300,5 +232,30 @@ mod tests {
         assert_eq!(tokenizer.encode_prompt("a", true).unwrap(), [256, u32::from(b'a')]);
         assert_eq!(tokenizer.encode_prompt("<s>a", true).unwrap(), [256, u32::from(b'a')]);
         assert_eq!(tokenizer.encode_prompt("<s>", false).unwrap()[..2], [256, u32::from(b'<')]);
+    }
+
+    #[test]
+    fn a_file_that_does_not_say_begins_as_its_kind_does() {
+        let prefix = |pre| {
+            let mut vocab = vocab(pre, &[("<s>", 3)], &[]);
+            vocab.bos = Some(256);
+            Tokenizer::from_gguf(vocab).unwrap().encode_prompt("", false).unwrap()
+        };
+        assert_eq!((prefix("lfm2"), prefix("qwen35")), (vec![256], vec![]));
+    }
+
+    #[test]
+    fn padding_stands_for_nothing() {
+        let tokenizer =
+            Tokenizer::from_gguf(vocab("llama-bpe", &[("[PAD256]", 5), ("x1", 1), ("pad", 5)], &[])).unwrap();
+        assert_eq!(tokenizer.vocab_len(), 258);
+        assert_eq!(tokenizer.decode(&[256, 257, 258, 259], false), "x1");
+        assert_eq!(tokenizer.encode("pad", true).unwrap(), b"pad".map(u32::from));
+    }
+
+    #[test]
+    fn ends_are_known_whether_they_are_control_or_user_defined() {
+        let extra = [("<turn|>", 3), ("<|tool_response>", 4), ("<eos>", 1)];
+        assert_eq!(Tokenizer::from_gguf(vocab("gpt2", &extra, &[])).unwrap().known_end_ids(), [256, 257]);
     }
 }

@@ -82,7 +82,7 @@ impl TextGuard {
 
 #[cfg(test)]
 mod tests {
-    use crate::gguf_vocab::samples;
+    use crate::samples;
 
     use super::*;
 

@@ -2,7 +2,8 @@
 //!
 //! Nothing here knows about models, HTTP or the decode cycle, and no string goes further down than this crate.
 //!
-//! - [`Tokenizer`] reads a Hugging Face `tokenizer.json` or a GGUF vocabulary ([`GgufVocab`]).
+//! - [`Tokenizer`] reads a Hugging Face `tokenizer.json` or a GGUF vocabulary ([`GgufVocab`]): byte-level BPE, or
+//!   SentencePiece with its bytes.
 //! - [`ChatTemplate`] renders a conversation into a [`Rendered`] prompt, which remembers which control tokens
 //!   the *template* wrote, so that the same characters inside a message stay ordinary text.
 //! - [`Detokenizer`] turns committed ids into text, one id at a time, never splitting a character.
@@ -15,11 +16,13 @@ mod chat_template;
 mod control;
 mod detokenizer;
 mod error;
+mod gguf_library;
 mod gguf_vocab;
 mod guard;
 mod isolation;
 mod jinja;
 mod jinja_lint;
+mod known_ends;
 mod limits;
 mod marked_source;
 mod message;
@@ -29,13 +32,20 @@ mod pretokenizer;
 mod python_text;
 mod regular_file;
 mod rendered;
+#[cfg(test)]
+mod samples;
+mod score_merges;
+#[cfg(test)]
+mod sentence_tests;
 mod special_tokens;
 mod stop;
 mod strftime;
 mod template_size;
 mod tokenizer;
 mod tokenizer_config;
+mod tokenizer_json;
 mod tokenizer_parts;
+mod vocab_kind;
 
 pub use chat_template::{ChatTemplate, RenderRequest};
 pub use detokenizer::Detokenizer;

@@ -22,7 +22,7 @@ pub enum PreTokenizer {
     Gpt2,
     /// Digits one by one, then GPT-2's regex.
     SmolLm,
-    /// Llama 3: digits in groups of up to three; whole words found in the vocabulary skip the merges.
+    /// Llama 3 and LFM2: digits in groups of up to three; whole words found in the vocabulary skip the merges.
     LlamaBpe,
     /// Qwen 2 and 3: digits one by one, text in normal form C.
     Qwen2,
@@ -31,13 +31,14 @@ pub enum PreTokenizer {
 }
 
 impl PreTokenizer {
-    const NAMES: [(&str, Self); 8] = [
+    const NAMES: [(&str, Self); 9] = [
         ("gpt2", Self::Gpt2),
         ("gpt-2", Self::Gpt2),
         ("smollm", Self::SmolLm),
         ("llama-bpe", Self::LlamaBpe),
         ("llama3", Self::LlamaBpe),
         ("llama-v3", Self::LlamaBpe),
+        ("lfm2", Self::LlamaBpe),
         ("qwen2", Self::Qwen2),
         ("qwen35", Self::Qwen35),
     ];
@@ -54,6 +55,11 @@ impl PreTokenizer {
 
     /// Whether a word that is a token is taken whole, even where the merges would cut it otherwise.
     pub(crate) fn ignores_merges(self) -> bool {
+        self == Self::LlamaBpe
+    }
+
+    /// Whether a raw prompt begins with the beginning of sequence where the file does not say.
+    pub(crate) fn adds_bos(self) -> bool {
         self == Self::LlamaBpe
     }
 

@@ -80,13 +80,16 @@ fn gguf_vocab(vocabulary: &GgufVocabulary) -> GgufVocab {
         tokens: vocabulary.tokens.clone(),
         // Kinds beyond those of the format are kept out of the way as "normal".
         token_types: vocabulary.token_types.iter().map(|&kind| i32::try_from(kind).unwrap_or(1)).collect(),
+        scores: vocabulary.scores.clone(),
         merges: vocabulary.merges.clone(),
         bos: vocabulary.bos_id,
         eos: vocabulary.eos_id,
         eot: vocabulary.eot_id,
+        eom: vocabulary.eom_id,
         unk: vocabulary.unk_id,
         pad: vocabulary.pad_id,
         add_bos: vocabulary.add_bos,
+        add_space_prefix: vocabulary.add_space_prefix,
     }
 }
 
