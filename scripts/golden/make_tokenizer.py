@@ -2,8 +2,9 @@
 
     python make_tokenizer.py SMOLLM2.gguf
 
-Trains one small byte-level BPE per pre-tokenizer kind and encodes the texts of texts.py with each of them and
-with the vocabulary of the given SmolLM2 GGUF (of which only ids are stored). Templates: see templates.py.
+Trains one small byte-level BPE per pre-tokenizer kind (those spelled like SentencePiece: see sentence.py) and
+encodes the texts of texts.py with each of them and with the vocabulary of the given SmolLM2 GGUF (of which only ids
+are stored). Templates: see templates.py.
 """
 
 import json
@@ -14,6 +15,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_
 from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 
+import sentence
 from common import TEXT_DATA, fresh_dir, report, write_json
 from texts import TEXTS
 
@@ -22,6 +24,7 @@ NORMAL, CONTROL, USER_DEFINED = 1, 3, 4
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
           r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+QWEN35 = QWEN2.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(r"[^\s\p{L}\p{N}]+", r"[^\s\p{L}\p{M}\p{N}]+")
 
 
 def byte_level(use_regex):
@@ -40,6 +43,11 @@ KINDS = {
                   # No merge leads to these: only a whole-word look-up (`ignore_merges`) finds them.
                   ["Ġlossless", "Ġproposes", "Hello", "æĹ¥æľ¬", "ĠRust"]),
     "qwen2": (split_then_bytes(QWEN2), normalizers.NFC(), CHATML, ["<tool_call>", "</tool_call>", "<think>", "</think>"], []),
+    "qwen35": (split_then_bytes(QWEN35), normalizers.NFC(), CHATML,
+               ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"], []),
+    "lfm2": (split_then_bytes(LLAMA3), None, ["<|pad|>", "<|startoftext|>", "<|endoftext|>", "<|im_start|>", "<|im_end|>",
+             "<|tool_list_start|>", "<|tool_list_end|>", "<|tool_call_start|>", "<|tool_call_end|>",
+             "<|tool_response_start|>", "<|tool_response_end|>"], [], ["Ġlossless", "Hello"]),
     "smollm": (pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level(True)]), None, CHATML, [], []),
 }
 SIZE = 800
@@ -48,7 +56,7 @@ SIZE = 800
 def assemble(kind, vocab, merges, control, user_defined):
     """A tokenizer over a finished vocabulary."""
     pre, normalizer, *_ = KINDS[kind]
-    tokenizer = Tokenizer(BPE(vocab=vocab, merges=merges, ignore_merges=kind == "llama-bpe"))
+    tokenizer = Tokenizer(BPE(vocab=vocab, merges=merges, ignore_merges=kind in ("llama-bpe", "lfm2")))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre, decoders.ByteLevel()
     if normalizer:
         tokenizer.normalizer = normalizer
@@ -86,9 +94,10 @@ def metadata(kind, tokenizer, merges):
     tokens = sorted(vocab, key=vocab.get)
     assert [vocab[t] for t in tokens] == list(range(len(tokens)))
     kinds = [CONTROL if t in control else USER_DEFINED if t in user_defined else NORMAL for t in tokens]
-    bos, eos = {"gpt-2": (0, 0), "llama-bpe": (0, 3), "qwen2": (0, 2), "smollm": (1, 2)}[kind]
+    bos, eos = {"gpt-2": (0, 0), "llama-bpe": (0, 3), "qwen2": (0, 2), "qwen35": (0, 2), "lfm2": (1, 4),
+                "smollm": (1, 2)}[kind]
     return dict(model="gpt2", pre=kind, tokens=tokens, token_type=kinds, merges=[" ".join(m) for m in merges],
-                bos_token_id=vocab[control[bos]], eos_token_id=vocab[control[eos]], add_bos_token=kind == "llama-bpe")
+                bos_token_id=vocab[control[bos]], eos_token_id=vocab[control[eos]], add_bos_token=kind in ("llama-bpe", "lfm2"))
 
 
 def encode_all(tokenizer):
@@ -108,6 +117,14 @@ def check_decoding(kind, tokenizer, ids):
         assert back == want, (kind, name, back)
 
 
+def write_kind(out, kind, tokenizer, gguf_keys):
+    """One tokenizer in both forms; the ids are those of the file as written."""
+    place = fresh_dir(out / kind)
+    tokenizer.save(str(place / "tokenizer.json"), pretty=False)
+    write_json(place / "gguf.json", gguf_keys, indent=None)
+    return encode_all(Tokenizer.from_file(str(place / "tokenizer.json")))
+
+
 def smollm2(path):
     """The tokenizer that a SmolLM2 GGUF describes, and its chat template."""
     fields = gguf.GGUFReader(path).fields
@@ -125,13 +142,13 @@ def main(path):
     ids = {}
     for kind in KINDS:
         tokenizer, merges = train(kind)
-        place = fresh_dir(out / kind)
-        tokenizer.save(str(place / "tokenizer.json"), pretty=False)
-        write_json(place / "gguf.json", metadata(kind, tokenizer, merges), indent=None)
-        ids[kind] = encode_all(Tokenizer.from_file(str(place / "tokenizer.json")))
+        ids[kind] = write_kind(out, kind, tokenizer, metadata(kind, tokenizer, merges))
         check_decoding(kind, tokenizer, ids[kind])
         used = len({i for row in ids[kind]["special"] for i in row})
         print(f"{kind}: {tokenizer.get_vocab_size()} tokens, {len(merges)} merges, {used} used")
+    for kind, (tokenizer, keys) in {"gemma4": sentence.gemma4(), "llama-spm": sentence.llama_spm()}.items():
+        ids[kind] = write_kind(out, kind, tokenizer, keys)
+        print(f"{kind}: {tokenizer.get_vocab_size()} tokens")
     tokenizer, template = smollm2(path)
     ids["smollm2-135m"] = encode_all(tokenizer)
     check_decoding("smollm2-135m", tokenizer, ids["smollm2-135m"])
