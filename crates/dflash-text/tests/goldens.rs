@@ -1,23 +1,13 @@
 //! Against what Hugging Face's own tokenizers and template renderer produced for the same files.
 
-use std::path::PathBuf;
+mod support;
 
-use dflash_text::{
-    ChatTemplate, Detokenizer, GgufVocab, Message, RenderRequest, SpecialTokens, TextError, Tokenizer,
-    TokenizerConfig,
-};
+use dflash_text::{ChatTemplate, GgufVocab, SpecialTokens, Tokenizer, TokenizerConfig};
 use serde_json::{Value, json};
+use support::{check_render, data, is_parts, read, request, streamed};
 
 const FAMILIES: [&str; 8] =
     ["gpt-2", "llama-bpe", "lfm2", "qwen2", "qwen35", "smollm", "gemma4", "llama-spm"];
-
-fn data(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
-}
-
-fn read(name: &str) -> Value {
-    serde_json::from_slice(&std::fs::read(data(name)).unwrap()).unwrap()
-}
 
 fn from_gguf(family: &str) -> Tokenizer {
     let json = read(&format!("{family}/gguf.json"));
@@ -79,12 +69,6 @@ fn comes_back_as(family: &str, text: &str) -> Option<String> {
     }
 }
 
-fn streamed(tokenizer: &Tokenizer, ids: &[u32]) -> String {
-    let mut stream = Detokenizer::new(tokenizer).with_special();
-    let text: String = ids.iter().map(|&id| stream.push(id)).collect();
-    text + &stream.flush()
-}
-
 #[test]
 fn texts_come_back_whole_and_token_by_token() {
     for family in FAMILIES {
@@ -99,18 +83,6 @@ fn texts_come_back_whole_and_token_by_token() {
             assert!(expected.is_none_or(|expected| expected == text), "{family}: {}", case["name"]);
         }
     }
-}
-
-/// What the conversation is for this crate: content parts become one string, as they come over the wire.
-fn request(conversation: &Value, render: &Value) -> RenderRequest {
-    let messages = conversation["messages"].as_array().unwrap().iter().cloned();
-    let mut request =
-        RenderRequest::new(messages.map(|message| Message::from_json(message).unwrap()).collect());
-    request.tools = conversation["tools"].as_array().cloned().unwrap_or_default();
-    request.add_generation_prompt = render["add_generation_prompt"].as_bool().unwrap();
-    request.extra = render["variables"].as_object().unwrap().clone();
-    request.now = Some(0);
-    request
 }
 
 fn special_tokens(golden: &Value) -> SpecialTokens {
@@ -147,20 +119,8 @@ fn renders() {
         let template = ChatTemplate::new(golden["source"].as_str().unwrap(), special_tokens(golden)).unwrap();
         for render in golden["renders"].as_array().unwrap() {
             let conversation = render["conversation"].as_str().unwrap();
-            // Parts reach a template as one string here; the reference hands it the list.
-            if conversation == "parts" {
-                continue;
-            }
-            let result = template.render(&request(&goldens["conversations"][conversation], render));
-            match (&render["error"], &render["text"], result) {
-                (_, Value::String(text), Ok(prompt)) => {
-                    assert_eq!(&prompt.to_string(), text, "{name}: {render}")
-                }
-                (Value::String(words), _, Err(TextError::TemplateRaised { message })) => {
-                    assert_eq!(&message, words)
-                }
-                (Value::Null, Value::Null, Err(TextError::TemplateRender { .. })) => {}
-                (_, _, result) => panic!("{name}: {render}: {result:?}"),
+            if !is_parts(conversation) {
+                check_render(name, &template, &goldens["conversations"][conversation], render);
             }
         }
     }
