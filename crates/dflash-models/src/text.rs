@@ -18,7 +18,7 @@ pub enum TextAssets {
 /// `tokenizer.*` of a GGUF file.
 #[derive(Debug, Clone, Default)]
 pub struct GgufVocabulary {
-    /// `tokenizer.ggml.model`, such as `gpt2` or `llama`.
+    /// `tokenizer.ggml.model`, such as `gpt2`, `llama` or `gemma4`.
     pub model: String,
     /// `tokenizer.ggml.pre`: name of the pre-tokenizer.
     pub pre: Option<String>,
@@ -50,6 +50,8 @@ pub struct GgufVocabulary {
     pub add_space_prefix: Option<bool>,
     /// The chat template, Jinja source.
     pub chat_template: Option<String>,
+    /// The chat template for conversations with tools, where a file has one of its own for them.
+    pub tool_use_template: Option<String>,
 }
 
 impl GgufVocabulary {
@@ -80,6 +82,7 @@ impl GgufVocabulary {
             add_eos: metadata.flag(&key("add_eos_token"))?,
             add_space_prefix: metadata.flag(&key("add_space_prefix"))?,
             chat_template: owned(metadata.text("tokenizer.chat_template")?),
+            tool_use_template: owned(metadata.text("tokenizer.chat_template.tool_use")?),
         };
         vocabulary.check(metadata)
     }
@@ -96,6 +99,12 @@ impl GgufVocabulary {
             }
         }
         Ok(self)
+    }
+
+    /// The template for a conversation: the one for tools when there are tools and it exists.
+    pub fn template_for(&self, with_tools: bool) -> Option<&str> {
+        let tool_use = self.tool_use_template.as_deref().filter(|_| with_tools);
+        tool_use.or(self.chat_template.as_deref())
     }
 
     /// Ids that end a generation by the file itself.

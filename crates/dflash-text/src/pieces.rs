@@ -1,6 +1,8 @@
 //! The bytes of every token: one flat table, so that decoding is a copy.
 
-use crate::byte_alphabet;
+use serde_json::Value;
+
+use crate::{TextError, byte_alphabet};
 
 /// How a vocabulary spells bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +17,25 @@ pub(crate) enum Spelling {
 }
 
 impl Spelling {
+    /// How tokens spell bytes, from the `decoder` of `tokenizer.json`.
+    pub fn of_decoder(decoder: &Value) -> Result<Self, TextError> {
+        let steps = match decoder["type"].as_str() {
+            Some("Sequence") => decoder["decoders"].as_array().cloned().unwrap_or_default(),
+            _ => vec![decoder.clone()],
+        };
+        let is = |step: &Value, kind: &str| step["type"] == kind;
+        if steps.iter().any(|step| is(step, "ByteLevel")) {
+            return Ok(Self::ByteLevel);
+        }
+        let underlines =
+            |step: &Value| is(step, "Metaspace") || (is(step, "Replace") && step["content"] == " ");
+        if steps.iter().any(underlines) {
+            let strips = |s: &Value| is(s, "Strip") || (is(s, "Metaspace") && s["prepend_scheme"] != "never");
+            return Ok(Self::Sentence { strip_leading_space: steps.iter().any(strips) });
+        }
+        Err(TextError::UnsupportedTokenizer { what: format!("the decoder {}", decoder["type"]) })
+    }
+
     pub fn bytes_of(self, token: &str) -> Vec<u8> {
         match self {
             Self::ByteLevel => byte_alphabet::bytes_of(token),

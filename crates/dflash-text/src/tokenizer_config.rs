@@ -34,16 +34,25 @@ impl TokenizerConfig {
         })
     }
 
-    /// Reads `tokenizer_config.json` in `folder` (absent: an empty one) and `chat_template.jinja`, which wins.
+    /// Reads `tokenizer_config.json` in `folder` (absent: an empty one) and the templates that stand beside it.
+    ///
+    /// `chat_template.jinja` and `additional_chat_templates/tool_use.jinja` win over those in the configuration;
+    /// `chat_template.json`, which older processors wrote, counts where neither has one.
     pub fn from_folder(folder: &Path) -> Result<Self, TextError> {
         let mut config = match read_if_there(&folder.join("tokenizer_config.json"))? {
             Some(bytes) => Self::from_json(&bytes)?,
             None => Self::default(),
         };
-        if let Some(bytes) = read_if_there(&folder.join("chat_template.jinja"))? {
-            let template =
-                String::from_utf8(bytes).map_err(|_| wrong("chat_template.jinja is not UTF-8".into()))?;
-            config.chat_templates.insert("default".into(), template);
+        let files =
+            [("default", "chat_template.jinja"), ("tool_use", "additional_chat_templates/tool_use.jinja")];
+        for (name, file) in files {
+            if let Some(bytes) = read_if_there(&folder.join(file))? {
+                let template = String::from_utf8(bytes).map_err(|_| wrong(format!("{file} is not UTF-8")))?;
+                config.chat_templates.insert(name.into(), template);
+            }
+        }
+        for (name, template) in processor_templates(folder)? {
+            config.chat_templates.entry(name).or_insert(template);
         }
         Ok(config)
     }
@@ -75,6 +84,13 @@ fn templates(value: &Value) -> Result<BTreeMap<String, String>, TextError> {
         Value::Array(list) => list.iter().map(named_template).collect(),
         _ => Err(wrong("chat_template is neither a string nor a list".into())),
     }
+}
+
+fn processor_templates(folder: &Path) -> Result<BTreeMap<String, String>, TextError> {
+    let Some(bytes) = read_if_there(&folder.join("chat_template.json"))? else { return Ok(BTreeMap::new()) };
+    let root: Value =
+        serde_json::from_slice(&bytes).map_err(|e| wrong(format!("chat_template.json: {e}")))?;
+    templates(&root["chat_template"])
 }
 
 fn named_template(entry: &Value) -> Result<(String, String), TextError> {
@@ -126,5 +142,27 @@ mod tests {
         std::fs::write(folder.path().join("tokenizer_config.json"), r#"{"chat_template": "old"}"#).unwrap();
         std::fs::write(folder.path().join("chat_template.jinja"), "new").unwrap();
         assert_eq!(TokenizerConfig::from_folder(folder.path()).unwrap().chat_template(false), Some("new"));
+    }
+
+    #[test]
+    fn every_place_for_a_template_is_looked_at() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        let chosen = || {
+            let config = TokenizerConfig::from_folder(folder.path()).unwrap();
+            [false, true].map(|tools| config.chat_template(tools).map(str::to_owned).unwrap())
+        };
+        write("chat_template.json", r#"{"chat_template": "processor"}"#);
+        assert_eq!(chosen(), ["processor", "processor"]);
+        write("tokenizer_config.json", r#"{"chat_template": [{"name": "default", "template": "listed"}]}"#);
+        assert_eq!(chosen(), ["listed", "listed"]);
+        std::fs::create_dir(folder.path().join("additional_chat_templates")).unwrap();
+        write("additional_chat_templates/tool_use.jinja", "tools");
+        assert_eq!(chosen(), ["listed", "tools"]);
+        write("chat_template.jinja", "file");
+        assert_eq!(chosen(), ["file", "tools"]);
+        write("chat_template.json", "{");
+        let error = TokenizerConfig::from_folder(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("chat_template.json"), "{error}");
     }
 }

@@ -78,7 +78,7 @@ fn special_id(library: &Library, role: &'static str, token: Option<&str>) -> Res
 }
 
 fn pieces(library: &Library) -> Result<Pieces, TextError> {
-    let spelling = spelling(&as_json(library.get_decoder()))?;
+    let spelling = Spelling::of_decoder(&as_json(library.get_decoder()))?;
     let added = library.get_added_tokens_decoder();
     let ordinary = library.get_vocab(false).into_iter().filter(|(_, id)| !added.contains_key(id));
     let ordinary = ordinary.map(|(token, id)| (id, spelling.bytes_of(&token), false));
@@ -96,24 +96,6 @@ fn added_bytes(spelling: Spelling, token: &AddedToken) -> Vec<u8> {
         Spelling::Sentence { .. } if !token.special => spelling.bytes_of(&token.content),
         _ => token.content.clone().into_bytes(),
     }
-}
-
-/// How tokens spell bytes, from the `decoder` of `tokenizer.json`.
-fn spelling(decoder: &Value) -> Result<Spelling, TextError> {
-    let steps = match decoder["type"].as_str() {
-        Some("Sequence") => decoder["decoders"].as_array().cloned().unwrap_or_default(),
-        _ => vec![decoder.clone()],
-    };
-    let is = |step: &Value, kind: &str| step["type"] == kind;
-    if steps.iter().any(|step| is(step, "ByteLevel")) {
-        return Ok(Spelling::ByteLevel);
-    }
-    let underlines = |step: &Value| is(step, "Metaspace") || (is(step, "Replace") && step["content"] == " ");
-    if steps.iter().any(underlines) {
-        let strips = |s: &Value| is(s, "Strip") || (is(s, "Metaspace") && s["prepend_scheme"] != "never");
-        return Ok(Spelling::Sentence { strip_leading_space: steps.iter().any(strips) });
-    }
-    Err(TextError::UnsupportedTokenizer { what: format!("the decoder {}", decoder["type"]) })
 }
 
 /// What the post-processor puts before a text; `add_bos_token` in the configuration has the last word.

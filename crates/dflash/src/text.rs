@@ -26,7 +26,7 @@ impl TextPipeline {
             }
             TextAssets::Gguf(vocabulary) => {
                 let tokenizer = Tokenizer::from_gguf(gguf_vocab(vocabulary)).map_err(unusable)?;
-                (tokenizer, vocabulary.chat_template.clone())
+                (tokenizer, vocabulary.template_for(false).map(str::to_owned))
             }
         };
         let template = source.map(|source| ChatTemplate::new(&source, tokenizer.special_tokens()));
