@@ -13,6 +13,9 @@ use crate::{GgufVocab, TextError};
 
 /// SentencePiece's sign for a space.
 const BLANK: &str = "▁";
+/// Bytes of the longest piece that merges are looked for in, which takes the square of its length. Llama 2 and
+/// Gemma have none above 100.
+const LONGEST_PIECE: usize = 1024;
 
 pub(crate) fn build(vocab: &GgufVocab, kind: VocabKind) -> Result<Library, TextError> {
     let words = words(vocab, kind);
@@ -41,6 +44,9 @@ fn words(vocab: &GgufVocab, kind: VocabKind) -> Vocab {
 fn scored_merges(vocab: &GgufVocab) -> Result<Merges, TextError> {
     if vocab.scores.is_empty() {
         return Err(damaged("a SentencePiece vocabulary needs scores, and it has none".into()));
+    }
+    if let Some((id, piece)) = vocab.by_kind(NORMAL).find(|(_, piece)| piece.len() > LONGEST_PIECE) {
+        return Err(damaged(format!("token {id} has {} bytes, more than {LONGEST_PIECE}", piece.len())));
     }
     let pieces = vocab.by_kind(NORMAL).map(|(id, token)| (token.clone(), id)).collect();
     Ok(merges_by_score(&pieces, |id| vocab.scores[id as usize]))

@@ -82,6 +82,12 @@ fn without_bytes_it_becomes_the_unknown_token_once() {
 }
 
 #[test]
+fn a_piece_without_end_is_refused() {
+    let endless = Tokenizer::from_gguf(vocab("llama", &[(&"a".repeat(1 << 20), 1)])).unwrap_err().to_string();
+    assert!(endless.contains("token 259 has 1048576 bytes"), "{endless}");
+}
+
+#[test]
 fn typed_control_and_unknown_tokens_stay_text() {
     let plain = tokenizer(vocab("llama", &[("<", 1), ("s", 1), (">", 1), ("s>", 1), ("▁", 1)]));
     let ids = plain.encode("<s><unk>", false).unwrap();
