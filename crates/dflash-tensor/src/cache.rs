@@ -179,6 +179,14 @@ impl LayerCache {
         store.as_mut()
     }
 
+    /// Bytes that every further position takes: K/V in halves, nothing in a state of fixed size.
+    pub fn bytes_per_position(&self) -> usize {
+        match self {
+            Self::Kv(cache) => 2 * 2 * cache.geometry.heads * cache.geometry.dim,
+            Self::Recurrent(_) => 0,
+        }
+    }
+
     fn begin(&mut self, taped: bool) {
         if let Self::Recurrent(store) = self {
             store.begin(taped);

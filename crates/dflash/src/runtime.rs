@@ -214,11 +214,7 @@ fn stop_ids(spec: &TargetSpec, text: &TextPipeline) -> Vec<u32> {
 
 fn info(located: &Located, loaded: &LoadedTarget, draft: DraftInfo, backend: &CpuBackend) -> PairInfo {
     let cache = loaded.target.new_cache();
-    let per_layer = |index: usize| {
-        let geometry = cache.layer(index).kv().geometry();
-        // K and V in halves.
-        (2 * 2 * geometry.heads * geometry.dim) as u64
-    };
+    let per_layer = |index: usize| cache.layer(index).bytes_per_position() as u64;
     let (draft_bytes, draft_notes) = match &draft {
         DraftInfo::Model { spec, .. } => (spec.weight_bytes, spec.notes.clone()),
         DraftInfo::None | DraftInfo::Ngram => (0, Vec::new()),
