@@ -51,11 +51,11 @@ impl Home {
 }
 
 /// With [`MODEL`] the answer is varied and repeats itself.
-const PROMPT: &str = "1 2 3";
+const PROMPT: &str = "1 2 6";
 const MODEL: &str = "mixed-untied";
 
 /// In the middle of the answer, over three ids, and begins inside the first of them.
-const STOP: &str = "w{.";
+const STOP: &str = "wou.";
 
 const ANSWER_KEYS: [&str; 15] = [
     "text",
