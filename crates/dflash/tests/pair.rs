@@ -84,12 +84,17 @@ fn words_for_drafts() {
 fn a_path_is_taken_as_it_is() {
     let house = House::new();
     let dir = house.model_dir("Qwen3-4B-Instruct");
-    assert_eq!(house.target(text(&dir)).unwrap().path, dir);
     let draft = house.model_dir("draft");
     let expected = Draft::Model { path: draft.clone(), registry_quant: None };
     assert_eq!(house.draft(text(&dir), Some(text(&draft)), None).unwrap(), expected);
     assert_eq!(house.draft(text(&dir), Some("none"), None).unwrap(), Draft::None);
     assert_eq!(house.draft(text(&dir), Some("ngram"), None).unwrap(), Draft::Ngram);
+    let said = house.said(house.draft(text(&dir), None, None));
+    assert!(said.contains("z-lab/Qwen3-4B-DFlash-b16") && said.contains("nothing is fetched unasked"), "{said}");
+    let paired = house.in_hub("z-lab/Qwen3-4B-DFlash-b16");
+    let expected = Draft::Model { path: paired, registry_quant: None };
+    assert_eq!(house.draft(text(&dir), None, None).unwrap(), expected);
+    assert_eq!(house.target(text(&dir)).unwrap().path, dir);
 }
 
 #[test]

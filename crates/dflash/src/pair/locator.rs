@@ -75,7 +75,7 @@ impl Locator<'_> {
                 Ok(Draft::Model { path, registry_quant: paired.and_then(|entry| entry.draft_quant) })
             }
             DraftChoice::Paired => match entry {
-                Some(entry) => self.paired_draft(entry),
+                Some(entry) => self.paired_draft(choice, entry),
                 None => Err(refusal::no_draft_for(&choice.model, self.registry)),
             },
         }
@@ -128,7 +128,7 @@ impl Locator<'_> {
         match (&choice.draft, self.entry_named(&place.names()), place) {
             (DraftChoice::Named(name), ..) => self.named_draft(name).map(drop),
             (DraftChoice::Paired, Some(entry), _) if entry.target_is_built() && entry.draft.is_on_hub() => {
-                self.paired_draft(entry).map(drop)
+                self.paired_draft(choice, entry).map(drop)
             }
             (DraftChoice::Paired, None, Place::Hub(_)) => {
                 Err(refusal::no_draft_for(&choice.model, self.registry))
@@ -156,15 +156,21 @@ impl Locator<'_> {
         result.map_err(|error| error.into_failure(file, &cached_path(&cache, pair, file)))
     }
 
-    fn paired_draft(&self, entry: &Entry) -> Outcome<Draft> {
+    /// The registry's draft. For a target that is a path nothing is fetched unasked.
+    fn paired_draft(&self, choice: &PairChoice, entry: &Entry) -> Outcome<Draft> {
         let path = match &entry.draft {
             DraftSource::Embedded(draft) => draft.unpack(&self.options.cache()?)?,
             DraftSource::Hub { format, .. } if !format.is_built() => {
                 return Err(refusal::draft_not_built(entry));
             }
-            DraftSource::Hub { repo, .. } => self
-                .of_hub(&HubId::of_repo(repo), Role::Draft, &|_| Ok(()))
-                .map_err(refusal::without_draft)?,
+            DraftSource::Hub { repo, .. } => {
+                let id = HubId::of_repo(repo);
+                let here = self.find(&id)?.is_some_and(|found| found.snapshot.is_complete());
+                if !here && Path::new(&choice.model).exists() {
+                    return Err(refusal::draft_not_fetched(entry));
+                }
+                self.of_hub(&id, Role::Draft, &|_| Ok(())).map_err(refusal::without_draft)?
+            }
         };
         Ok(Draft::Model { path, registry_quant: entry.draft_quant })
     }

@@ -81,6 +81,14 @@ pub(super) fn variant_without_organisation(id: &HubId, entry: &Entry) -> Failure
     }
 }
 
+pub(super) fn draft_not_fetched(entry: &Entry) -> Failure {
+    let draft = entry.draft.label();
+    Failure::not_fetched(format!("the draft of this model, '{draft}', is not on this machine"))
+        .cause("--model is a path, so nothing is fetched unasked")
+        .hint(format!("pass --draft {draft} to fetch it from the Hub"))
+        .hint(format!("or pass {OTHER_DRAFTS}"))
+}
+
 /// Adds the ways to do without the paired draft.
 pub(super) fn without_draft(failure: Failure) -> Failure {
     failure.hint(format!("or pass {OTHER_DRAFTS}"))
