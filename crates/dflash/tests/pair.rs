@@ -90,7 +90,10 @@ fn a_path_is_taken_as_it_is() {
     assert_eq!(house.draft(text(&dir), Some("none"), None).unwrap(), Draft::None);
     assert_eq!(house.draft(text(&dir), Some("ngram"), None).unwrap(), Draft::Ngram);
     let said = house.said(house.draft(text(&dir), None, None));
-    assert!(said.contains("z-lab/Qwen3-4B-DFlash-b16") && said.contains("nothing is fetched unasked"), "{said}");
+    assert!(
+        said.contains("z-lab/Qwen3-4B-DFlash-b16") && said.contains("nothing is fetched unasked"),
+        "{said}"
+    );
     let paired = house.in_hub("z-lab/Qwen3-4B-DFlash-b16");
     let expected = Draft::Model { path: paired, registry_quant: None };
     assert_eq!(house.draft(text(&dir), None, None).unwrap(), expected);
