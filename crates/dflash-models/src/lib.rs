@@ -23,6 +23,7 @@ mod families;
 mod gemma4;
 mod gguf;
 mod gguf_experts;
+mod gguf_names;
 mod hf;
 mod hybrid;
 mod json;

@@ -1,7 +1,6 @@
 /// The name of a tensor of the text model, whatever it is wrapped in: models with more than text put it
 /// below `model.language_model` or `language_model`. The canonical form is that of a text model alone
 /// (`model.layers...`, `lm_head`).
-#[cfg_attr(not(test), expect(dead_code, reason = "for families with more than text"))]
 pub(crate) fn text_name(name: &str) -> String {
     match name.strip_prefix("model.language_model.") {
         Some(rest) => format!("model.{rest}"),

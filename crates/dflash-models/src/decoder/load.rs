@@ -11,10 +11,8 @@ use crate::layer::{FeedForward, Layer, Mixer};
 use crate::loader::{LoadContext, Loader};
 use crate::mlp::Mlp;
 use crate::moe::Moe;
-use crate::tables::{TableNames, TokenTables};
+use crate::tables::TokenTables;
 use crate::{ModelError, Target, TargetSpec};
-
-const TABLES: TableNames<'_> = TableNames { embedding: "model.embed_tokens", head: "lm_head" };
 
 /// Reads the tensors of a decoder, whose names are those of the HF layout of a Llama.
 pub(crate) fn load(
@@ -27,7 +25,7 @@ pub(crate) fn load(
     let mut loader = Loader::new(checkpoint, context, None);
     skip_redundant(&mut loader);
     let sizes = [config.vocab, config.hidden];
-    let TokenTables { embedding, head } = TokenTables::load(&mut loader, &TABLES, sizes, config.tied)?;
+    let TokenTables { embedding, head } = TokenTables::load(&mut loader, sizes, config.tied)?;
     let layers = layers(&config, &mut loader)?;
     let norm = loader.gain("model.norm.weight", config.hidden, config.norms)?;
     loader.finish()?;

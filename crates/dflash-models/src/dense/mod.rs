@@ -2,12 +2,10 @@
 
 mod config;
 mod gguf;
-mod names;
-
-pub(crate) use names::ffn_module;
 
 use crate::checkpoint::Checkpoint;
 use crate::gguf::Gguf;
+use crate::gguf_names::PLAIN;
 use crate::hf::HfDir;
 use crate::loader::LoadContext;
 use crate::text::GgufVocabulary;
@@ -44,7 +42,12 @@ pub(crate) fn from_hf(
 ) -> Result<Box<dyn Target>, ModelError> {
     let config = config::from_json(rules, &dir.config.keys()?, &mut context.notes)?;
     let stop_ids = dir.stop_ids()?;
-    decoder::load(&dir.checkpoint(names::of_hf)?, config, stop_ids, context)
+    decoder::load(
+        &dir.checkpoint(|name| name.replace(".switch_mlp.", ".experts."))?,
+        config,
+        stop_ids,
+        context,
+    )
 }
 
 /// From a GGUF file.
@@ -55,7 +58,7 @@ pub(crate) fn from_gguf(
     context: &mut LoadContext<'_>,
 ) -> Result<Box<dyn Target>, ModelError> {
     let metadata = gguf.metadata.clone();
-    let checkpoint = Checkpoint::from_gguf(gguf, names::of_gguf)?;
+    let checkpoint = Checkpoint::from_gguf(gguf, |name| PLAIN.canonical(name))?;
     let (vocab, factors) = (vocabulary.tokens.len(), |rotary| factors(&checkpoint, rotary));
     let config = gguf::from_gguf(rules, &metadata, vocab, factors, &mut context.notes)?;
     decoder::load(&checkpoint, config, vocabulary.stop_ids(), context)

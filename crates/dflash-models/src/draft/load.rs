@@ -7,7 +7,7 @@ use super::body::{Body, LayerKind};
 use super::check::{fits, refuse_variants};
 use super::config::{DraftConfig, refuse_files};
 use super::model::{Draft, DraftOptions, DraftSpec};
-use super::names::canonical;
+use super::names::GGUF;
 use super::tables::Tables;
 use crate::attention::{Attention, AttentionShape};
 use crate::checkpoint::Checkpoint;
@@ -64,7 +64,7 @@ fn open_file(path: &Path) -> Result<(DraftConfig, Checkpoint), ModelError> {
     refuse_other_files(path)?;
     let gguf = Gguf::open(path)?;
     let config = DraftConfig::from_gguf(&gguf.metadata)?;
-    Ok((config, Checkpoint::from_gguf(gguf, canonical)?))
+    Ok((config, Checkpoint::from_gguf(gguf, |name| GGUF.canonical(name))?))
 }
 
 fn build(

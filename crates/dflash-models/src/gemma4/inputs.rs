@@ -3,7 +3,6 @@ use std::sync::Arc;
 use dflash_tensor::{Activation, Pre, Tensor, Weight};
 
 use super::load::scale_in_type;
-use super::names::Names;
 use crate::ModelError;
 use crate::loader::{Loader, NormRule, Wanted};
 use crate::pass::{Pass, Sink};
@@ -29,16 +28,15 @@ impl LayerInputs {
     /// Reads the inputs, `width` wide, of `layers` layers, for ids below `vocab`.
     pub(super) fn load(
         loader: &mut Loader<'_, '_>,
-        names: &Names,
         [vocab, hidden, layers, width]: [usize; 4],
         eps: f32,
     ) -> Result<Self, ModelError> {
-        let module = names.module("embed_tokens_per_layer");
-        let rows = table_rows(loader.checkpoint(), &module, vocab)?;
-        let table = loader.table(&module, rows, layers * width)?;
-        let projection = Wanted::new(names.module("per_layer_model_projection"), layers * width, hidden);
+        let module = "model.embed_tokens_per_layer";
+        let rows = table_rows(loader.checkpoint(), module, vocab)?;
+        let table = loader.table(module, rows, layers * width)?;
+        let projection = Wanted::new("model.per_layer_model_projection", layers * width, hidden);
         let projection = loader.weight(&[projection])?;
-        let mut gain = loader.floats(&names.module("per_layer_projection_norm.weight"), width)?;
+        let mut gain = loader.floats("model.per_layer_projection_norm.weight", width)?;
         gain.iter_mut().for_each(|gain| *gain *= SUM);
         let norm = loader.tensor(width, &gain);
         let scale = scale_in_type(&table, width) * SUM;

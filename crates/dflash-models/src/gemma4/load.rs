@@ -8,7 +8,7 @@ use super::inputs::{InputGate, LayerInputs};
 use super::layer::{Layer, Norms};
 use super::mixture::Mixture;
 use super::model::Gemma4;
-use super::names::{Names, is_other_tower};
+use super::names::is_other_tower;
 use crate::attention::{Attention, AttentionShape, ValueSource};
 use crate::checkpoint::Checkpoint;
 use crate::loader::{BiasRule, LoadContext, Loader, NormRule};
@@ -23,14 +23,14 @@ pub(super) fn load(
     stop_ids: Vec<u32>,
     context: &mut LoadContext<'_>,
 ) -> Result<Box<dyn Target>, ModelError> {
-    let (backend, names) = (Arc::clone(&context.backend), Names::of(checkpoint));
+    let backend = Arc::clone(&context.backend);
     let mut loader = Loader::new(checkpoint, context, None);
-    skip_unread(&mut loader, &config, &names);
+    skip_unread(&mut loader, &config);
     let sizes = [config.vocab, config.hidden];
-    let tables = TokenTables::load(&mut loader, &names.tables(), sizes, config.tied)?;
-    let inputs = inputs(&mut loader, &config, &names)?;
-    let layers = layers(&mut loader, &config, &names)?;
-    let norm = loader.gain(&names.module("norm.weight"), config.hidden, NormRule::Plain)?;
+    let tables = TokenTables::load(&mut loader, sizes, config.tied)?;
+    let inputs = inputs(&mut loader, &config)?;
+    let layers = layers(&mut loader, &config)?;
+    let norm = loader.gain("model.norm.weight", config.hidden, NormRule::Plain)?;
     loader.finish()?;
     Ok(Box::new(Gemma4 {
         backend,
@@ -68,13 +68,18 @@ pub(super) fn scale_in_type(table: &Weight, width: usize) -> f32 {
     }
 }
 
-fn skip_unread(loader: &mut Loader<'_, '_>, config: &Config, names: &Names) {
+/// The prefix of a layer's tensors, without the dot.
+fn prefix(index: usize) -> String {
+    format!("model.layers.{index}")
+}
+
+fn skip_unread(loader: &mut Loader<'_, '_>, config: &Config) {
     let towers = loader.checkpoint().skip(is_other_tower);
     if towers > 0 {
         loader.note(format!("{towers} tensors of the vision and audio towers are not read"));
     }
     let shared = config.layers.iter().enumerate().filter(|(_, plan)| plan.values == ValueSource::Shared);
-    let prefixes = shared.map(|(index, _)| format!("{}.self_attn.", names.layer(index))).collect::<Vec<_>>();
+    let prefixes = shared.map(|(index, _)| format!("{}.self_attn.", prefix(index))).collect::<Vec<_>>();
     let unread = |name: &str| {
         let module = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
         module.is_some_and(|module| ["k_proj.", "v_proj.", "k_norm."].iter().any(|k| module.starts_with(k)))
@@ -85,19 +90,15 @@ fn skip_unread(loader: &mut Loader<'_, '_>, config: &Config, names: &Names) {
     }
 }
 
-fn inputs(
-    loader: &mut Loader<'_, '_>,
-    config: &Config,
-    names: &Names,
-) -> Result<Option<LayerInputs>, ModelError> {
+fn inputs(loader: &mut Loader<'_, '_>, config: &Config) -> Result<Option<LayerInputs>, ModelError> {
     let load = |width| {
         let sizes = [config.vocab, config.hidden, config.layers.len(), width];
-        LayerInputs::load(loader, names, sizes, config.eps)
+        LayerInputs::load(loader, sizes, config.eps)
     };
     config.layer_inputs.map(load).transpose()
 }
 
-fn layers(loader: &mut Loader<'_, '_>, config: &Config, names: &Names) -> Result<Vec<Layer>, ModelError> {
+fn layers(loader: &mut Loader<'_, '_>, config: &Config) -> Result<Vec<Layer>, ModelError> {
     let rope = |habits: &Habits| {
         Arc::new(Rope::new(habits.kv.dim, habits.rope.base, &habits.rope.scaling, config.context))
     };
@@ -108,7 +109,7 @@ fn layers(loader: &mut Loader<'_, '_>, config: &Config, names: &Names) -> Result
             Reach::Full => &full,
         };
         let rope = rope.as_ref().expect("a rotary embedding of every reach in use");
-        layer(loader, config, (&names.layer(index), index), plan, rope)
+        layer(loader, config, (&prefix(index), index), plan, rope)
     };
     config.layers.iter().enumerate().map(layer).collect()
 }

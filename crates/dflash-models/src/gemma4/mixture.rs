@@ -29,7 +29,7 @@ impl Mixture {
         let router = Wanted::new(format!("{prefix}.router.proj"), shape.experts, hidden);
         let router = loader.weight(&[router])?;
         let scale = loader.floats(&format!("{prefix}.router.per_expert_scale"), shape.experts)?;
-        let experts = Experts { scale: Some(scale), ..load_experts(loader, prefix, shape)? };
+        let experts = Experts { scale: Some(scale), ..experts(loader, &format!("{prefix}.experts"), shape)? };
         let router_gain = router_gain(loader, prefix, hidden)?;
         let mut norm = |name: &str| loader.gain(&format!("{prefix}.{name}.weight"), hidden, NormRule::Plain);
         Ok(Self {
@@ -55,14 +55,6 @@ impl Mixture {
         std::mem::swap(mlp, &mut x);
         pass.ws.put([x, out, scores]);
     }
-}
-
-/// mlx-lm keeps the experts in a module of its own.
-fn load_experts(loader: &mut Loader<'_, '_>, prefix: &str, shape: &MoeShape) -> Result<Experts, ModelError> {
-    let plain = format!("{prefix}.experts");
-    let mlx = format!("{plain}.switch_glu");
-    let prefix = if loader.checkpoint().has_module(&format!("{mlx}.down_proj")) { mlx } else { plain };
-    experts(loader, &prefix, shape)
 }
 
 fn router_gain(loader: &mut Loader<'_, '_>, prefix: &str, hidden: usize) -> Result<Tensor, ModelError> {

@@ -27,7 +27,7 @@ pub(crate) const FAMILY: Family =
 
 fn from_hf(dir: &HfDir, context: &mut LoadContext<'_>) -> Result<Box<dyn Target>, ModelError> {
     let config = json::read(&dir.config.keys()?, &mut context.notes)?;
-    let checkpoint = dir.checkpoint(str::to_owned)?;
+    let checkpoint = dir.checkpoint(names::of_hf)?;
     load::load(&checkpoint, config, dir.stop_ids()?, context)
 }
 
@@ -37,7 +37,7 @@ fn from_gguf(
     context: &mut LoadContext<'_>,
 ) -> Result<Box<dyn Target>, ModelError> {
     let metadata = gguf.metadata.clone();
-    let checkpoint = Checkpoint::from_gguf(gguf, names::canonical)?;
+    let checkpoint = Checkpoint::from_gguf(gguf, |name| names::GGUF.canonical(name))?;
     let vocab = vocabulary.tokens.len();
     let config = gguf::read(&metadata, &checkpoint, vocab, &mut context.notes)?;
     load::load(&checkpoint, config, vocabulary.stop_ids(), context)

@@ -49,7 +49,7 @@ pub(crate) fn from_gguf(
 ) -> Result<Box<dyn Target>, ModelError> {
     let metadata = gguf.metadata.clone();
     let (config, extra) = gguf::from_gguf(rules, &metadata, vocabulary.tokens.len(), &mut context.notes)?;
-    let checkpoint = Checkpoint::from_gguf(gguf, names::of_gguf)?;
+    let checkpoint = Checkpoint::from_gguf(gguf, |name| names::GGUF.canonical(name))?;
     if extra > 0 {
         skip_extra_layers(&checkpoint, config.layers.len(), context);
     }
@@ -69,8 +69,8 @@ fn norms(checkpoint: &Checkpoint, config: &DecoderConfig) -> NormRule {
 
 /// Parts of the file that text generation without multi-token prediction does not use.
 fn skip_other_parts(checkpoint: &Checkpoint, context: &mut LoadContext<'_>) {
-    for (part, prefixes) in [("vision", &["visual.", "vision_tower."][..]), ("MTP", &["mtp."])] {
-        let skipped = checkpoint.skip(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)));
+    let (vision, mtp) = (checkpoint.skip(names::is_vision), checkpoint.skip(names::is_mtp));
+    for (part, skipped) in [("vision", vision), ("MTP", mtp)] {
         if skipped > 0 {
             context.notes.push(format!("{skipped} {part} tensors are not read"));
         }

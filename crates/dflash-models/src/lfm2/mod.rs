@@ -27,7 +27,7 @@ fn from_gguf(
     context: &mut LoadContext<'_>,
 ) -> Result<Box<dyn Target>, ModelError> {
     let metadata = gguf.metadata.clone();
-    let checkpoint = Checkpoint::from_gguf(gguf, names::of_gguf)?;
+    let checkpoint = Checkpoint::from_gguf(gguf, |name| names::GGUF.canonical(name))?;
     let config = gguf::from_gguf(&metadata, vocabulary.tokens.len(), &mut context.notes)?;
     decoder::load(&checkpoint, config, vocabulary.stop_ids(), context)
 }

@@ -1,3 +1,5 @@
+use crate::gguf_names::{GgufNames, PLAIN};
+
 /// The canonical name of a tensor or module in HF layout.
 pub(super) fn of_hf(name: &str) -> String {
     const RENAMED: [(&str, &str); 9] = [
@@ -14,37 +16,16 @@ pub(super) fn of_hf(name: &str) -> String {
     RENAMED.iter().fold(name.to_owned(), |name, (from, to)| name.replace(from, to))
 }
 
-/// The canonical name of a tensor of a GGUF file; unknown names stay as they are and end up unused.
-pub(super) fn of_gguf(name: &str) -> String {
-    let known = match name {
-        "token_embd.weight" => Some("model.embed_tokens.weight".into()),
-        "token_embd_norm.weight" => Some("model.norm.weight".into()),
-        "output_norm.weight" => Some("model.norm.weight".into()),
-        "output.weight" => Some("lm_head.weight".into()),
-        _ => in_layer(name),
-    };
-    known.unwrap_or_else(|| name.to_owned())
-}
-
-fn in_layer(name: &str) -> Option<String> {
-    let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
-    let (module, kind) = rest.rsplit_once('.')?;
-    let module = match module {
-        "attn_norm" => "input_layernorm",
-        "ffn_norm" => "post_attention_layernorm",
-        "attn_q" => "self_attn.q_proj",
-        "attn_k" => "self_attn.k_proj",
-        "attn_v" => "self_attn.v_proj",
-        "attn_output" => "self_attn.o_proj",
-        "attn_q_norm" => "self_attn.q_norm",
-        "attn_k_norm" => "self_attn.k_norm",
-        "shortconv.in_proj" => "conv.in_proj",
-        "shortconv.conv" => "conv.conv",
-        "shortconv.out_proj" => "conv.out_proj",
-        _ => crate::dense::ffn_module(module)?,
-    };
-    matches!(kind, "weight" | "bias").then(|| format!("model.layers.{layer}.{module}.{kind}"))
-}
+/// Names of GGUF files.
+pub(super) const GGUF: GgufNames = GgufNames {
+    outside: &[("token_embd_norm.weight", "norm.weight")],
+    modules: &[
+        ("shortconv.in_proj", "conv.in_proj"),
+        ("shortconv.conv", "conv.conv"),
+        ("shortconv.out_proj", "conv.out_proj"),
+    ],
+    ..PLAIN
+};
 
 #[cfg(test)]
 mod tests {
@@ -58,7 +39,6 @@ mod tests {
             of_hf("model.layers.1.self_attn.out_proj.weight"),
             "model.layers.1.self_attn.o_proj.weight"
         );
-        assert_eq!(of_gguf("blk.0.shortconv.in_proj.weight"), "model.layers.0.conv.in_proj.weight");
-        assert_eq!(of_gguf("blk.0.what.weight"), "blk.0.what.weight");
+        assert_eq!(GGUF.canonical("blk.0.shortconv.in_proj.weight"), "model.layers.0.conv.in_proj.weight");
     }
 }
