@@ -15,6 +15,7 @@ pub mod conformance;
 mod error;
 mod experts;
 mod format;
+mod kv_cache;
 mod recurrent;
 mod rope;
 mod tensor;
@@ -23,11 +24,12 @@ mod weight;
 pub use attention::{AttentionSpec, HeadNorm, Mask};
 pub use backend::{Activation, Among, Backend, Pre, Tail};
 pub use batch::{Batch, Shape, Span};
-pub use cache::{BLOCK_POSITIONS, Keep, KvCache, KvGeometry, KvStore, LayerCache, SeqCache};
+pub use cache::{LayerCache, SeqCache};
 pub use choice::{Choice, argmax};
 pub use error::BackendError;
 pub use experts::Experts;
 pub use format::{AffineScale, Format};
+pub use kv_cache::{BLOCK_POSITIONS, Keep, KvCache, KvGeometry, KvStore};
 pub use recurrent::{
     Accepted, ConvGeometry, ConvInputs, ConvSpec, DeltaGeometry, DeltaInputs, DeltaSpec, KeyHeadMap,
     RecurrentGeometry, RecurrentStore,
