@@ -1,6 +1,9 @@
 //! A tiny seeded target, decoded every way there is.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod cases;
+pub mod model;
+
 use std::path::Path;
 use std::sync::Arc;
 
