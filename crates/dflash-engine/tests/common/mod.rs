@@ -3,6 +3,7 @@
 
 pub mod cases;
 pub mod model;
+pub mod truth;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use dflash_engine::{
     Decoder, DecoderOptions, Decoding, Event, FinishReason, Proposer, Request, Stats, VerifyMode, WidthPolicy,
 };
 use dflash_models::{Target, load_target};
-use dflash_testkit::{RandomWidths, Rng, Script, Scripted, TinyDraft, TinyLlama};
+use dflash_testkit::{RandomWidths, Rng, Script, Scripted, TinyLlama};
 
 /// Rows of a block in these tests.
 pub const BLOCK: usize = 16;
@@ -20,12 +21,6 @@ pub const BLOCK: usize = 16;
 pub fn tiny_llama(model: &TinyLlama) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a temporary directory");
     model.write(dir.path());
-    dir
-}
-
-pub fn tiny_draft(draft: &TinyDraft) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    draft.write(dir.path(), &TinyLlama::default());
     dir
 }
 

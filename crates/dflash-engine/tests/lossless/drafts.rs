@@ -1,0 +1,119 @@
+//! Block-diffusion drafts, on every family.
+
+use dflash_engine::proposer::{BlockDiffusion, ContextCopy};
+use dflash_engine::{Decoder, DecoderOptions, Proposer, StepCosts, VerifyMode};
+use dflash_models::{Draft, DraftOptions, Target};
+use dflash_testkit::{TinyDraft, TinyLayout};
+
+use crate::common::cases::{Case, data};
+use crate::common::truth::{Truth, draft_for};
+use crate::common::*;
+
+/// A context that is cut from the first block on.
+const CUT: DraftOptions = DraftOptions { sink: 4, window: Some(24), quant: None };
+
+/// Random drafts in every toolkit's layout, for a target of `layers` layers.
+fn drafts(layers: usize) -> [TinyDraft; 4] {
+    let taps = vec![layers - 1, 0];
+    let draft = TinyDraft { taps: taps.clone(), ..TinyDraft::default() };
+    let all = (0..layers).collect::<Vec<_>>();
+    [
+        TinyDraft { window: Some(6), ..draft.clone() },
+        TinyDraft { layout: TinyLayout::Nested, taps: all, block: BLOCK, ..draft.clone() },
+        TinyDraft { layout: TinyLayout::Speculators, seed: 5, ..draft.clone() },
+        TinyDraft { layout: TinyLayout::SpeculatorsOwn(40), layers: 1, ..draft },
+    ]
+}
+
+fn options_of(draft: &Draft, mode: VerifyMode, cap: usize) -> DecoderOptions {
+    DecoderOptions { block: draft.spec().block, verify_cap: cap, prefill_chunk: 11, ..options(mode) }
+}
+
+/// A draft with context copy beside.
+fn with_copy(target: Box<dyn Target>, draft: Draft, mode: VerifyMode, cap: usize) -> Decoder {
+    let options = options_of(&draft, mode, cap);
+    let proposers: Vec<Box<dyn Proposer>> =
+        vec![Box::new(ContextCopy::new(options.block)), Box::new(BlockDiffusion::new(draft))];
+    Decoder::new(target, proposers, options)
+}
+
+#[test]
+fn every_family_with_drafts_of_every_layout() {
+    for case in Case::all() {
+        let truths = [1, 2, 3, 30].map(|len| Truth::new(&case, len, 50));
+        for (seed, tiny) in drafts(target(&case.path).spec().layers).into_iter().enumerate() {
+            let target = target(&case.path);
+            let draft = draft_for(target.as_ref(), &tiny, CUT);
+            let decoder =
+                with_copy(target, draft, VerifyMode::Fixed, 0).with_policy(random_widths(seed as u64));
+            for truth in &truths {
+                let got = speculative(&decoder, &truth.prompt, 50);
+                let len = truth.prompt.len();
+                assert_eq!(got.ids, truth.ids, "{}: {:?} after {len}", case.name, tiny.layout);
+                assert!(got.stats.drafted > 0, "{}: {:?} after {len}", case.name, tiny.layout);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_real_draft_changes_nothing_in_any_mode_at_any_cap() {
+    for case in Case::kinds() {
+        let truth = Truth::new(&case, 30, 60);
+        for (mode, cap) in [
+            (VerifyMode::Fixed, 0),
+            (VerifyMode::Fixed, 1),
+            (VerifyMode::Fixed, 2),
+            (VerifyMode::Fixed, 5),
+            (VerifyMode::Adaptive, 0),
+            (VerifyMode::Adaptive, 3),
+            (VerifyMode::Off, 0),
+        ] {
+            let target = target(&case.path);
+            let tiny = TinyDraft { taps: vec![target.spec().layers - 1], ..TinyDraft::default() };
+            let draft = draft_for(target.as_ref(), &tiny, CUT);
+            let mut decoder = with_copy(target, draft, mode, cap);
+            decoder.set_costs(StepCosts::measure(&decoder).unwrap());
+            let got = speculative(&decoder, &truth.prompt, 60);
+            assert_eq!(got.ids, truth.ids, "{}: {mode:?}, cap {cap}", case.name);
+            let widest = got.stats.cycles_by_width.keys().max();
+            assert!(widest.is_some_and(|&width| width <= decoder.options().max_width()));
+        }
+    }
+}
+
+#[test]
+fn long_runs_with_a_draft() {
+    for name in ["qwen3_5/wrapper-r2", "qwen3_5_moe/flat-separate-r3", "gemma4/ple", "lfm2/bias"] {
+        let case = Case::long(name);
+        let (truth, target) = (Truth::new(&case, 12, 640), target(&case.path));
+        let draft = draft_for(target.as_ref(), &drafts(target.spec().layers)[0], DraftOptions::default());
+        let decoder = with_copy(target, draft, VerifyMode::Fixed, 0).with_policy(random_widths(3));
+        assert_eq!(speculative(&decoder, &truth.prompt, 640).ids, truth.ids, "{name}");
+    }
+}
+
+#[test]
+fn plain_steps_between_drafted_ones_leave_no_hole_in_the_draft_context() {
+    for case in Case::kinds() {
+        let (truth, target) = (Truth::new(&case, 12, 90), target(&case.path));
+        let draft = draft_for(target.as_ref(), &drafts(target.spec().layers)[1], DraftOptions::default());
+        let options = options_of(&draft, VerifyMode::Fixed, 0);
+        // The draft itself asserts that its context covers every committed position when it proposes.
+        let decoder = Decoder::new(target, vec![Box::new(BlockDiffusion::new(draft))], options)
+            .with_policy(random_widths(11));
+        assert_eq!(speculative(&decoder, &truth.prompt, 90).ids, truth.ids, "{}", case.name);
+    }
+}
+
+#[test]
+fn drafts_in_gguf_files() {
+    let case = Case::data("llama/tied");
+    let truth = Truth::new(&case, 20, 120);
+    for name in ["flat-f32", "nested-f16", "q4_0", "q8_0", "sliding", "speculators-own", "yarn"] {
+        let (target, path) = (target(&case.path), data(&format!("draft/gguf/{name}.gguf")));
+        let draft = Draft::load(&path, target.as_ref(), DraftOptions::default()).expect("a sound draft");
+        let decoder = with_copy(target, draft, VerifyMode::Fixed, 0).with_policy(random_widths(1));
+        assert_eq!(speculative(&decoder, &truth.prompt, 120).ids, truth.ids, "{name}");
+    }
+}

@@ -1,0 +1,11 @@
+//! The lossless law: with any draft, at any width, the ids are those of plain decoding.
+//!
+//! What to do when a family is added stands in `common/cases.rs`.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod drafts;
+mod faults;
+mod requests;
+mod scripts;
