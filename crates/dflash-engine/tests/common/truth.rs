@@ -6,7 +6,8 @@ use dflash_models::{Draft, DraftOptions, Target};
 use dflash_testkit::{Script, TinyDraft, TinyLlama};
 
 use super::cases::Case;
-use super::{BLOCK, decoder, options, plain, prompt, scripted, target};
+use super::hashed::Hashed;
+use super::{BLOCK, options, plain, prompt, scripted, target};
 
 pub const SCRIPTS: [Script; 7] = [
     Script::Oracle,
@@ -18,21 +19,54 @@ pub const SCRIPTS: [Script; 7] = [
     Script::Hostile,
 ];
 
+/// How a target answers.
+#[derive(Debug, Clone, Copy)]
+pub enum Answers {
+    /// With its own choices.
+    Greedy,
+    /// With a hash of its logits, see [`Hashed`].
+    Hashed,
+}
+
+impl Answers {
+    pub const BOTH: [Self; 2] = [Self::Greedy, Self::Hashed];
+
+    pub fn target(self, case: &Case) -> Box<dyn Target> {
+        match self {
+            Self::Greedy => target(&case.path),
+            Self::Hashed => Box::new(Hashed(target(&case.path))),
+        }
+    }
+}
+
 /// A prompt with the answer of plain decoding.
 pub struct Truth<'a> {
     pub case: &'a Case,
+    pub answers: Answers,
     pub vocab: usize,
     pub prompt: Vec<u32>,
     pub ids: Vec<u32>,
 }
 
 impl<'a> Truth<'a> {
-    pub fn new(case: &'a Case, len: usize, tokens: usize) -> Self {
-        let decoder = decoder(&case.path, Vec::new());
-        let vocab = decoder.target().spec().vocab;
+    pub fn new(case: &'a Case, answers: Answers, len: usize, tokens: usize) -> Self {
+        let target = answers.target(case);
+        let vocab = target.spec().vocab;
         let prompt = prompt(len, vocab, len as u64);
+        let decoder = Decoder::new(target, Vec::new(), options(VerifyMode::Fixed));
         let ids = plain(&decoder, &prompt, tokens).ids;
-        Self { case, vocab, prompt, ids }
+        assert_eq!(ids.len(), tokens, "{}", case.name);
+        Self { case, answers, vocab, prompt, ids }
+    }
+
+    /// One whose answer shows any fault.
+    pub fn hashed(case: &'a Case, len: usize, tokens: usize) -> Self {
+        Self::new(case, Answers::Hashed, len, tokens)
+    }
+
+    /// The target once more.
+    pub fn target(&self) -> Box<dyn Target> {
+        self.answers.target(self.case)
     }
 
     /// Prompt and answer.
@@ -46,7 +80,7 @@ impl<'a> Truth<'a> {
 
     /// A decoder with these proposers and whole blocks.
     pub fn decoder(&self, proposers: Vec<Box<dyn Proposer>>) -> Decoder {
-        decoder(&self.case.path, proposers)
+        Decoder::new(self.target(), proposers, options(VerifyMode::Fixed))
     }
 
     /// A script with context copy beside, and prompts in small pieces.
@@ -54,7 +88,7 @@ impl<'a> Truth<'a> {
         let proposers = vec![self.scripted(script, seed), Box::new(ContextCopy::new(BLOCK)) as _];
         let mut options = options(VerifyMode::Fixed);
         options.prefill_chunk = 17;
-        Decoder::new(target(&self.case.path), proposers, options)
+        Decoder::new(self.target(), proposers, options)
     }
 }
 

@@ -6,7 +6,7 @@ use dflash_models::{Draft, DraftOptions, Target};
 use dflash_testkit::{TinyDraft, TinyLayout};
 
 use crate::common::cases::{Case, data};
-use crate::common::truth::{Truth, draft_for};
+use crate::common::truth::{Answers, Truth, draft_for};
 use crate::common::*;
 
 /// A context that is cut from the first block on.
@@ -37,20 +37,24 @@ fn with_copy(target: Box<dyn Target>, draft: Draft, mode: VerifyMode, cap: usize
     Decoder::new(target, proposers, options)
 }
 
+fn check(decoder: &Decoder, truth: &Truth<'_>, what: &str) {
+    let got = speculative(decoder, &truth.prompt, truth.ids.len());
+    let what = format!("{}: {what}, {:?} after {}", truth.case.name, truth.answers, truth.prompt.len());
+    assert_eq!(got.ids, truth.ids, "{what}");
+    assert!(got.stats.drafted > 0, "{what}");
+}
+
 #[test]
 fn every_family_with_drafts_of_every_layout() {
     for case in Case::all() {
-        let truths = [1, 2, 3, 30].map(|len| Truth::new(&case, len, 50));
-        for (seed, tiny) in drafts(target(&case.path).spec().layers).into_iter().enumerate() {
-            let target = target(&case.path);
-            let draft = draft_for(target.as_ref(), &tiny, CUT);
-            let decoder =
-                with_copy(target, draft, VerifyMode::Fixed, 0).with_policy(random_widths(seed as u64));
-            for truth in &truths {
-                let got = speculative(&decoder, &truth.prompt, 50);
-                let len = truth.prompt.len();
-                assert_eq!(got.ids, truth.ids, "{}: {:?} after {len}", case.name, tiny.layout);
-                assert!(got.stats.drafted > 0, "{}: {:?} after {len}", case.name, tiny.layout);
+        for answers in Answers::BOTH {
+            let truths = [1, 2, 3, 30].map(|len| Truth::new(&case, answers, len, 50));
+            for (seed, tiny) in drafts(truths[0].target().spec().layers).into_iter().enumerate() {
+                let target = truths[0].target();
+                let draft = draft_for(target.as_ref(), &tiny, CUT);
+                let decoder =
+                    with_copy(target, draft, VerifyMode::Fixed, 0).with_policy(random_widths(seed as u64));
+                truths.iter().for_each(|truth| check(&decoder, truth, &format!("{:?}", tiny.layout)));
             }
         }
     }
@@ -59,7 +63,7 @@ fn every_family_with_drafts_of_every_layout() {
 #[test]
 fn a_real_draft_changes_nothing_in_any_mode_at_any_cap() {
     for case in Case::kinds() {
-        let truth = Truth::new(&case, 30, 60);
+        let truth = Truth::hashed(&case, 30, 60);
         for (mode, cap) in [
             (VerifyMode::Fixed, 0),
             (VerifyMode::Fixed, 1),
@@ -69,7 +73,7 @@ fn a_real_draft_changes_nothing_in_any_mode_at_any_cap() {
             (VerifyMode::Adaptive, 3),
             (VerifyMode::Off, 0),
         ] {
-            let target = target(&case.path);
+            let target = truth.target();
             let tiny = TinyDraft { taps: vec![target.spec().layers - 1], ..TinyDraft::default() };
             let draft = draft_for(target.as_ref(), &tiny, CUT);
             let mut decoder = with_copy(target, draft, mode, cap);
@@ -86,34 +90,38 @@ fn a_real_draft_changes_nothing_in_any_mode_at_any_cap() {
 fn long_runs_with_a_draft() {
     for name in ["qwen3_5/wrapper-r2", "qwen3_5_moe/flat-separate-r3", "gemma4/ple", "lfm2/bias"] {
         let case = Case::long(name);
-        let (truth, target) = (Truth::new(&case, 12, 640), target(&case.path));
-        let draft = draft_for(target.as_ref(), &drafts(target.spec().layers)[0], DraftOptions::default());
-        let decoder = with_copy(target, draft, VerifyMode::Fixed, 0).with_policy(random_widths(3));
-        assert_eq!(speculative(&decoder, &truth.prompt, 640).ids, truth.ids, "{name}");
+        for answers in Answers::BOTH {
+            let truth = Truth::new(&case, answers, 12, 640);
+            let target = truth.target();
+            let draft = draft_for(target.as_ref(), &drafts(target.spec().layers)[0], DraftOptions::default());
+            let decoder = with_copy(target, draft, VerifyMode::Fixed, 0).with_policy(random_widths(3));
+            check(&decoder, &truth, "a long run");
+        }
     }
 }
 
 #[test]
 fn plain_steps_between_drafted_ones_leave_no_hole_in_the_draft_context() {
     for case in Case::kinds() {
-        let (truth, target) = (Truth::new(&case, 12, 90), target(&case.path));
+        let truth = Truth::hashed(&case, 12, 90);
+        let target = truth.target();
         let draft = draft_for(target.as_ref(), &drafts(target.spec().layers)[1], DraftOptions::default());
         let options = options_of(&draft, VerifyMode::Fixed, 0);
         // The draft itself asserts that its context covers every committed position when it proposes.
         let decoder = Decoder::new(target, vec![Box::new(BlockDiffusion::new(draft))], options)
             .with_policy(random_widths(11));
-        assert_eq!(speculative(&decoder, &truth.prompt, 90).ids, truth.ids, "{}", case.name);
+        check(&decoder, &truth, "no hole");
     }
 }
 
 #[test]
 fn drafts_in_gguf_files() {
     let case = Case::data("llama/tied");
-    let truth = Truth::new(&case, 20, 120);
+    let truth = Truth::hashed(&case, 20, 120);
     for name in ["flat-f32", "nested-f16", "q4_0", "q8_0", "sliding", "speculators-own", "yarn"] {
-        let (target, path) = (target(&case.path), data(&format!("draft/gguf/{name}.gguf")));
+        let (target, path) = (truth.target(), data(&format!("draft/gguf/{name}.gguf")));
         let draft = Draft::load(&path, target.as_ref(), DraftOptions::default()).expect("a sound draft");
         let decoder = with_copy(target, draft, VerifyMode::Fixed, 0).with_policy(random_widths(1));
-        assert_eq!(speculative(&decoder, &truth.prompt, 120).ids, truth.ids, "{name}");
+        check(&decoder, &truth, name);
     }
 }

@@ -48,11 +48,11 @@ impl Proposer for Useless {
 #[test]
 fn ids_outside_of_the_vocabulary_and_nan_count_against_their_proposer() {
     let case = Case::tiny_llama();
-    let truth = Truth::new(&case, 6, 300);
+    let truth = Truth::hashed(&case, 6, 300);
     for nan in [false, true] {
         let asked = Arc::new(AtomicUsize::new(0));
         let useless = Useless { asked: Arc::clone(&asked), nan };
-        let target = target(&truth.case.path);
+        let target = truth.target();
         let options = options(VerifyMode::Adaptive);
         let mut decoder = dflash_engine::Decoder::new(target, vec![Box::new(useless)], options);
         let flat = |seconds| Curve::new(vec![(1, seconds), (16, seconds)]);

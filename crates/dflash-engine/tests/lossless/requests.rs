@@ -1,6 +1,6 @@
 //! What a request asks for: prompts, budgets, stops, guards, and their ends.
 
-use dflash_engine::{FinishReason, Request, TokenGuard, Verdict, VerifyMode};
+use dflash_engine::{Decoder, FinishReason, Request, TokenGuard, Verdict, VerifyMode};
 use dflash_testkit::{Script, TinyLlama};
 
 use crate::common::cases::Case;
@@ -9,25 +9,23 @@ use crate::common::*;
 
 #[test]
 fn every_prompt_length_around_the_chunk() {
-    let dir = tiny_llama(&TinyLlama::default());
-    let whole = decoder(dir.path(), Vec::new());
-    let vocab = whole.target().spec().vocab;
-    for len in 1..2 * 24 + BLOCK {
-        let prompt = prompt(len, vocab, 7);
-        let truth = plain(&whole, &prompt, 12).ids;
-        let truth_ids = [&prompt[..], &truth].concat();
-        let mut options = options(VerifyMode::Fixed);
-        options.prefill_chunk = 24;
-        let draft = scripted(&truth_ids, Script::RightFor(2), vocab, 3);
-        let chunked = dflash_engine::Decoder::new(target(dir.path()), vec![draft], options);
-        assert_eq!(speculative(&chunked, &prompt, 12).ids, truth, "prompt of {len}");
+    for case in Case::kinds() {
+        for len in 1..2 * 24 + BLOCK {
+            let truth = Truth::hashed(&case, len, 12);
+            let mut options = options(VerifyMode::Fixed);
+            options.prefill_chunk = 24;
+            let draft = truth.scripted(Script::RightFor(2), 3);
+            let chunked = Decoder::new(truth.target(), vec![draft], options);
+            let got = speculative(&chunked, &truth.prompt, 12);
+            assert_eq!(got.ids, truth.ids, "{}: prompt of {len}", case.name);
+        }
     }
 }
 
 #[test]
 fn a_second_request_is_as_if_the_first_had_not_been() {
     let case = Case::tiny_llama();
-    let truth = Truth::new(&case, 10, 20);
+    let truth = Truth::hashed(&case, 10, 20);
     let decoder = truth.decoder(vec![truth.scripted(Script::RightFor(3), 0)]);
     let long = prompt(200, truth.vocab, 99);
     speculative(&decoder, &long, 20);
@@ -37,7 +35,7 @@ fn a_second_request_is_as_if_the_first_had_not_been() {
 #[test]
 fn the_budget_is_exact() {
     let case = Case::tiny_llama();
-    let truth = Truth::new(&case, 5, 40);
+    let truth = Truth::hashed(&case, 5, 40);
     let decoder = truth.decoder(vec![truth.scripted(Script::Oracle, 0)]);
     for max in [0, 1, 2, 3, 15, 16, 17, 18, 33] {
         let got = speculative(&decoder, &truth.prompt, max);
@@ -48,7 +46,7 @@ fn the_budget_is_exact() {
 #[test]
 fn a_stop_id_ends_the_answer_wherever_it_falls() {
     let case = Case::tiny_llama();
-    let truth = Truth::new(&case, 6, 40);
+    let truth = Truth::hashed(&case, 6, 40);
     for script in [Script::Oracle, Script::RightFor(2), Script::Hostile] {
         let decoder = truth.decoder(vec![truth.scripted(script, 5)]);
         for stop in &truth.ids {
@@ -67,7 +65,7 @@ fn a_stop_id_ends_the_answer_wherever_it_falls() {
 #[test]
 fn a_drafted_stop_id_that_the_target_refuses_stops_nothing() {
     let case = Case::tiny_llama();
-    let truth = Truth::new(&case, 6, 30);
+    let truth = Truth::hashed(&case, 6, 30);
     // The script's wrong ids are truth + 1; take one the answer itself never holds.
     let wrong = truth.ids.iter().map(|id| (id + 1) % truth.vocab as u32).find(|id| !truth.ids.contains(id));
     let decoder = truth.decoder(vec![truth.scripted(Script::RightFor(0), 0)]);
@@ -92,7 +90,7 @@ impl TokenGuard for Nth {
 #[test]
 fn a_guard_cuts_inside_a_block() {
     let case = Case::tiny_llama();
-    let truth = Truth::new(&case, 6, 40);
+    let truth = Truth::hashed(&case, 6, 40);
     let decoder = truth.decoder(vec![truth.scripted(Script::Oracle, 0)]);
     for n in 1..=20 {
         for keep in [true, false] {
@@ -137,7 +135,7 @@ fn bad_prompts_are_refused() {
 #[test]
 fn a_consumer_that_leaves_ends_the_request() {
     let case = Case::tiny_llama();
-    let truth = Truth::new(&case, 6, 40);
+    let truth = Truth::hashed(&case, 6, 40);
     let decoder = truth.decoder(vec![truth.scripted(Script::RightFor(0), 0)]);
     let mut seen = 0;
     let request = Request::new(truth.prompt.clone(), 40);

@@ -1,16 +1,18 @@
 //! Drafts that follow a script, on every family.
 
+use std::collections::BTreeSet;
+
 use dflash_engine::{FinishReason, Fixed, Request};
 use dflash_testkit::Script;
 
 use crate::common::cases::Case;
-use crate::common::truth::{SCRIPTS, Truth};
+use crate::common::truth::{Answers, SCRIPTS, Truth};
 use crate::common::*;
 
 #[test]
 fn every_script_at_every_fixed_width() {
     for case in Case::kinds() {
-        let truth = Truth::new(&case, 9, 33);
+        let truth = Truth::hashed(&case, 9, 33);
         for script in SCRIPTS {
             for width in 1..=BLOCK {
                 let decoder = truth
@@ -25,13 +27,23 @@ fn every_script_at_every_fixed_width() {
 
 /// Scripts beside context copy at random widths.
 fn run(case: &Case, len: usize, tokens: usize) {
-    let truth = Truth::new(case, len, tokens);
-    assert_eq!(truth.ids.len(), tokens, "{}", case.name);
-    for (seed, script) in SCRIPTS.into_iter().enumerate() {
-        let seed = seed as u64;
-        let decoder = truth.mixed(script, seed).with_policy(random_widths(seed));
-        let got = speculative(&decoder, &truth.prompt, tokens);
-        assert_eq!(got.ids, truth.ids, "{}: {script:?} after a prompt of {len}", case.name);
+    for truth in Answers::BOTH.map(|answers| Truth::new(case, answers, len, tokens)) {
+        for (seed, script) in SCRIPTS.into_iter().enumerate() {
+            let seed = seed as u64;
+            let decoder = truth.mixed(script, seed).with_policy(random_widths(seed));
+            let got = speculative(&decoder, &truth.prompt, tokens);
+            let what = format!("{}: {script:?}, {:?} after {len}", case.name, truth.answers);
+            assert_eq!(got.ids, truth.ids, "{what}");
+        }
+    }
+}
+
+/// What the hash is for: without it many of these models repeat one id.
+#[test]
+fn hashed_answers_are_lively() {
+    for case in Case::all() {
+        let answer = Truth::hashed(&case, 3, 60).ids.into_iter().collect::<BTreeSet<_>>();
+        assert!(answer.len() > 30, "{}: {} ids", case.name, answer.len());
     }
 }
 
@@ -61,7 +73,7 @@ fn long_runs() {
 #[test]
 fn an_oracle_fills_every_block_and_a_wrong_draft_none() {
     for case in Case::all() {
-        let truth = Truth::new(&case, 9, 161);
+        let truth = Truth::hashed(&case, 9, 161);
         let stats = |script| {
             let got = speculative(&truth.decoder(vec![truth.scripted(script, 0)]), &truth.prompt, 161);
             assert_eq!(got.ids, truth.ids, "{}: {script:?}", case.name);
@@ -80,7 +92,7 @@ fn an_oracle_fills_every_block_and_a_wrong_draft_none() {
 #[test]
 fn budgets_and_stops_cut_anywhere_in_a_block() {
     for case in Case::kinds() {
-        let truth = Truth::new(&case, 5, 40);
+        let truth = Truth::hashed(&case, 5, 40);
         for script in [Script::Oracle, Script::RightFor(2), Script::Hostile] {
             let decoder = truth.decoder(vec![truth.scripted(script, 5)]);
             for max in [0, 1, 2, 3, 15, 16, 17, 18, 33] {
