@@ -1,4 +1,4 @@
-//! A tiny seeded target, decoded every way there is.
+//! Tiny targets, decoded every way there is.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod cases;
