@@ -34,31 +34,37 @@ fn a_second_request_is_as_if_the_first_had_not_been() {
 
 #[test]
 fn the_budget_is_exact() {
-    let case = Case::tiny_llama();
-    let truth = Truth::hashed(&case, 5, 40);
-    let decoder = truth.decoder(vec![truth.scripted(Script::Oracle, 0)]);
-    for max in [0, 1, 2, 3, 15, 16, 17, 18, 33] {
-        let got = speculative(&decoder, &truth.prompt, max);
-        assert_eq!((got.ids.as_slice(), got.reason), (&truth.ids[..max], FinishReason::Length));
+    for case in Case::kinds() {
+        let truth = Truth::hashed(&case, 5, 40);
+        for script in [Script::Oracle, Script::RightFor(2)] {
+            let decoder = truth.decoder(vec![truth.scripted(script, 0)]);
+            for max in [0, 1, 2, 3, 15, 16, 17, 18, 33] {
+                let got = speculative(&decoder, &truth.prompt, max);
+                assert_eq!((&got.ids[..], got.reason), (&truth.ids[..max], FinishReason::Length));
+            }
+        }
     }
 }
 
 #[test]
 fn a_stop_id_ends_the_answer_wherever_it_falls() {
-    let case = Case::tiny_llama();
-    let truth = Truth::hashed(&case, 6, 40);
-    for script in [Script::Oracle, Script::RightFor(2), Script::Hostile] {
-        let decoder = truth.decoder(vec![truth.scripted(script, 5)]);
-        for stop in &truth.ids {
-            let first = truth.ids.iter().position(|id| id == stop).expect("an id of the answer");
-            for max in [first + 1, 40] {
-                let stop_ids = vec![u32::MAX, *stop];
-                let request = Request { stop_ids, ..Request::new(truth.prompt.clone(), max) };
-                let got = answer(&decoder, request);
-                assert_eq!(got.ids, truth.ids[..=first], "{script:?}, stop at {first}, budget {max}");
-                assert_eq!(got.reason, FinishReason::Stop, "a stop inside the budget is a stop");
-            }
+    for case in Case::kinds() {
+        let truth = Truth::hashed(&case, 6, 40);
+        for script in [Script::Oracle, Script::RightFor(2), Script::Hostile] {
+            let decoder = truth.decoder(vec![truth.scripted(script, 5)]);
+            truth.ids.iter().for_each(|&stop| check_stop(&decoder, &truth, stop));
         }
+    }
+}
+
+/// An id of the answer as a stop id, with the budget that just reaches it and a larger one.
+fn check_stop(decoder: &Decoder, truth: &Truth<'_>, stop: u32) {
+    let first = truth.ids.iter().position(|&id| id == stop).expect("an id of the answer");
+    for max in [first + 1, 40] {
+        let stop_ids = vec![u32::MAX, stop];
+        let got = answer(decoder, Request { stop_ids, ..Request::new(truth.prompt.clone(), max) });
+        assert_eq!(got.ids, truth.ids[..=first], "{}: stop at {first}, budget {max}", truth.case.name);
+        assert_eq!(got.reason, FinishReason::Stop, "a stop inside the budget is a stop");
     }
 }
 

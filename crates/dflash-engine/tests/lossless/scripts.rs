@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use dflash_engine::{FinishReason, Fixed, Request};
+use dflash_engine::Fixed;
 use dflash_testkit::Script;
 
 use crate::common::cases::Case;
@@ -86,26 +86,5 @@ fn an_oracle_fills_every_block_and_a_wrong_draft_none() {
         let (cycles, accepted, drafted) = stats(Script::RightFor(3));
         assert_eq!((cycles, accepted), (40, 120), "{}", case.name);
         assert!(drafted > 4 * accepted, "{}: {drafted} drafted", case.name);
-    }
-}
-
-#[test]
-fn budgets_and_stops_cut_anywhere_in_a_block() {
-    for case in Case::kinds() {
-        let truth = Truth::hashed(&case, 5, 40);
-        for script in [Script::Oracle, Script::RightFor(2), Script::Hostile] {
-            let decoder = truth.decoder(vec![truth.scripted(script, 5)]);
-            for max in [0, 1, 2, 3, 15, 16, 17, 18, 33] {
-                let got = speculative(&decoder, &truth.prompt, max);
-                assert_eq!((&got.ids[..], got.reason), (&truth.ids[..max], FinishReason::Length));
-            }
-            for stop in truth.ids.iter().step_by(3) {
-                let first = truth.ids.iter().position(|id| id == stop).expect("an id of the answer");
-                let request = Request { stop_ids: vec![*stop], ..Request::new(truth.prompt.clone(), 40) };
-                let got = answer(&decoder, request);
-                assert_eq!(got.ids, truth.ids[..=first], "{}: {script:?}, stop at {first}", case.name);
-                assert_eq!(got.reason, FinishReason::Stop);
-            }
-        }
     }
 }
