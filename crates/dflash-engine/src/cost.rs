@@ -1,8 +1,8 @@
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use dflash_tensor::Shape;
+use dflash_tensor::{SeqCache, Shape};
 
 use crate::decoder::{Decoder, Scratch};
 use crate::{EngineError, ProposeRequest};
@@ -13,6 +13,8 @@ const WIDTHS: [usize; 5] = [1, 2, 4, 8, 16];
 const CONTEXT: usize = 16;
 /// Repetitions; the fastest counts, as it is the one least disturbed.
 const REPETITIONS: usize = 5;
+/// Once the repetitions of a point have taken so long, no further one begins: a long pass is disturbed little.
+const LONG: Duration = Duration::from_millis(200);
 
 /// Seconds by rows, linear between measured points and beyond the last one.
 ///
@@ -95,76 +97,92 @@ impl StepCosts {
         self.propose.len() == proposers.len() && self.propose.iter().enumerate().all(known)
     }
 
-    /// Measures a decoder's target and proposers, on a short sequence of its own.
+    /// Measures a decoder's target and proposers, on a short sequence of its own; `step` is called before every
+    /// point.
     ///
     /// # Errors
     /// The backend's.
-    pub fn measure(decoder: &Decoder) -> Result<Self, EngineError> {
+    pub fn measure(decoder: &Decoder, step: &mut dyn FnMut()) -> Result<Self, EngineError> {
         let mut scratch = decoder.scratch();
-        let widths = || WIDTHS.into_iter().filter(|&width| width <= decoder.options().max_width());
-        let verify = widths().map(|width| Ok((width, verify_seconds(decoder, &mut scratch, width)?)));
-        let verify = Curve::new(verify.collect::<Result<_, EngineError>>()?);
-        let propose = decoder.proposers().iter().enumerate().map(|(index, proposer)| {
-            if !proposer.costly() {
-                return Ok(None);
-            }
-            let points = widths()
-                .filter(|&width| width > 1)
-                .map(|width| Ok((width, propose_seconds(decoder, &mut scratch, index, width)?)));
-            let points = points.collect::<Result<Vec<_>, EngineError>>()?;
-            Ok((!points.is_empty()).then(|| Curve::new(points)))
+        let verify = verify_curve(decoder, &mut scratch, step)?;
+        let propose = (0..decoder.proposers().len()).map(|index| match decoder.proposers()[index].costly() {
+            true => propose_curve(decoder, &mut scratch, index, step),
+            false => Ok(None),
         });
         Ok(Self { verify, propose: propose.collect::<Result<_, EngineError>>()? })
     }
 }
 
+fn widths(decoder: &Decoder) -> impl Iterator<Item = usize> {
+    let most = decoder.options().max_width();
+    WIDTHS.into_iter().filter(move |&width| width <= most)
+}
+
 fn fastest(mut once: impl FnMut() -> Result<(), EngineError>) -> Result<f64, EngineError> {
-    let mut best = f64::INFINITY;
+    let (mut best, mut spent) = (Duration::MAX, Duration::ZERO);
     for _ in 0..REPETITIONS {
         let began = Instant::now();
         once()?;
-        best = best.min(began.elapsed().as_secs_f64());
+        let took = began.elapsed();
+        (best, spent) = (best.min(took), spent + took);
+        if spent > LONG {
+            break;
+        }
     }
-    Ok(best)
+    Ok(best.as_secs_f64())
 }
 
-fn verify_seconds(decoder: &Decoder, scratch: &mut Scratch, width: usize) -> Result<f64, EngineError> {
+/// One pass of the target over `rows` rows behind the cache, of which it then accepts `accept`.
+fn pass(decoder: &Decoder, scratch: &mut Scratch, cache: &mut SeqCache, rows: usize, accept: usize) {
+    scratch.batch.clear();
+    scratch.batch.push(&vec![0; rows], cache.len(), Shape::Chain);
+    cache.begin_verify(rows);
+    decoder.forward(scratch, cache, true);
+    cache.accept_chain(accept);
+}
+
+fn verify_curve(
+    decoder: &Decoder,
+    scratch: &mut Scratch,
+    step: &mut dyn FnMut(),
+) -> Result<Curve, EngineError> {
     let mut cache = decoder.target().new_cache();
-    let mut pass = |rows: usize, accept: usize| {
-        scratch.batch.clear();
-        scratch.batch.push(&vec![0; rows], cache.len(), Shape::Chain);
-        cache.begin_verify(rows);
-        decoder.forward(scratch, &mut cache, true);
-        cache.accept_chain(accept);
-        decoder.choose_all(scratch)
+    pass(decoder, scratch, &mut cache, CONTEXT, CONTEXT);
+    let point = |width| {
+        step();
+        let seconds = fastest(|| {
+            pass(decoder, scratch, &mut cache, width, 0);
+            decoder.choose_all(scratch)
+        });
+        Ok((width, seconds?))
     };
-    pass(CONTEXT, CONTEXT)?;
-    fastest(|| pass(width, 0))
+    Ok(Curve::new(widths(decoder).map(point).collect::<Result<_, EngineError>>()?))
 }
 
-fn propose_seconds(
+fn propose_curve(
     decoder: &Decoder,
     scratch: &mut Scratch,
     index: usize,
-    width: usize,
-) -> Result<f64, EngineError> {
+    step: &mut dyn FnMut(),
+) -> Result<Option<Curve>, EngineError> {
     let proposer = &decoder.proposers()[index];
     let mut state = proposer.new_state();
-    let mut cache = decoder.target().new_cache();
-    let ids = [0; CONTEXT + 1];
-    scratch.batch.clear();
-    scratch.batch.push(&ids[..CONTEXT], 0, Shape::Chain);
-    cache.begin_verify(CONTEXT);
-    decoder.forward(scratch, &mut cache, true);
+    pass(decoder, scratch, &mut decoder.target().new_cache(), CONTEXT, CONTEXT);
     proposer.observe(&mut state, scratch.tapped(), 0..CONTEXT, 0);
-    fastest(|| {
-        scratch.drafted.clear();
-        let drafted = &mut scratch.drafted;
-        let request = ProposeRequest { state: &mut state, ids: &ids, width, drafted };
-        proposer
-            .propose(&mut [request])
-            .map_err(|source| EngineError::Proposer { name: proposer.name(), source })
-    })
+    let point = |width| {
+        step();
+        let seconds = fastest(|| {
+            scratch.drafted.clear();
+            let (ids, drafted) = (&[0; CONTEXT + 1], &mut scratch.drafted);
+            let request = ProposeRequest { state: &mut state, ids, width, drafted };
+            let failed = |source| EngineError::Proposer { name: proposer.name(), source };
+            proposer.propose(&mut [request]).map_err(failed)
+        });
+        Ok((width, seconds?))
+    };
+    let points = widths(decoder).filter(|&width| width > 1).map(point);
+    let points = points.collect::<Result<Vec<_>, EngineError>>()?;
+    Ok((!points.is_empty()).then(|| Curve::new(points)))
 }
 
 #[cfg(test)]

@@ -19,8 +19,12 @@ pub struct Checkpoint {
     path: PathBuf,
     files: Vec<Map>,
     tensors: BTreeMap<String, Entry>,
+    /// Bytes of all tensors.
+    bytes: u64,
     quantization: Option<Quantization>,
     notes: Vec<String>,
+    /// Bytes of the tensors that are skipped.
+    skipped: Cell<u64>,
 }
 
 struct Entry {
@@ -31,6 +35,7 @@ struct Entry {
     file: usize,
     range: Range<usize>,
     taken: Cell<bool>,
+    skipped: Cell<bool>,
 }
 
 /// One tensor: type, shape (outermost dimension first) and the bytes in the mapped file.
@@ -85,7 +90,8 @@ impl Checkpoint {
 
     fn empty(path: &Path) -> Self {
         let (files, tensors, notes) = (Vec::new(), BTreeMap::new(), Vec::new());
-        Self { path: path.to_owned(), files, tensors, quantization: None, notes }
+        let (bytes, skipped) = (0, Cell::new(0));
+        Self { path: path.to_owned(), files, tensors, bytes, quantization: None, notes, skipped }
     }
 
     fn add(
@@ -101,7 +107,9 @@ impl Checkpoint {
             if let Some(other) = self.tensors.get(&key) {
                 return Err(self.twice(&name, other));
             }
-            let entry = Entry { name, element, shape, file, range, taken: Cell::new(false) };
+            self.bytes += range.len() as u64;
+            let [taken, skipped] = [false; 2].map(Cell::new);
+            let entry = Entry { name, element, shape, file, range, taken, skipped };
             self.tensors.insert(key, entry);
         }
         Ok(())
@@ -143,9 +151,9 @@ impl Checkpoint {
         self.quantization.as_ref()
     }
 
-    /// Bytes of all tensors.
+    /// Bytes of all tensors that are not skipped.
     pub fn bytes(&self) -> u64 {
-        self.tensors.values().map(|entry| entry.range.len() as u64).sum()
+        self.bytes - self.skipped.get()
     }
 
     /// Canonical names in alphabetical order.
@@ -223,6 +231,21 @@ impl Checkpoint {
         self.module_entries(module).for_each(|entry| self.files[entry.file].release(entry.range.clone()));
     }
 
+    /// Lets go of the mapped pages of a matrix that has been packed, one of a stack for instance; returns its
+    /// bytes.
+    pub(crate) fn release_matrix(&self, matrix: &Matrix<'_>) -> u64 {
+        matrix.sections().map(|bytes| self.release_bytes(bytes)).sum()
+    }
+
+    fn release_bytes(&self, bytes: &[u8]) -> u64 {
+        let inside = |file: &&Map| file.bytes().as_ptr_range().contains(&bytes.as_ptr());
+        if let Some(file) = self.files.iter().find(inside) {
+            let start = bytes.as_ptr().addr() - file.bytes().as_ptr().addr();
+            file.release(start..start + bytes.len());
+        }
+        bytes.len() as u64
+    }
+
     fn module_entries<'a>(&'a self, module: &str) -> impl Iterator<Item = &'a Entry> + use<'a> {
         let names = ["", ".weight", ".scales", ".biases"].map(|tail| format!("{module}{tail}"));
         names.into_iter().filter_map(|name| self.tensors.get(&name))
@@ -230,8 +253,14 @@ impl Checkpoint {
 
     /// Declares all tensors that `matches` names redundant; returns how many there were.
     pub fn skip(&self, matches: impl Fn(&str) -> bool) -> usize {
-        let skipped = self.tensors.iter().filter(|(name, _)| matches(name));
-        skipped.inspect(|(_, entry)| entry.taken.set(true)).count()
+        let skipped = self.tensors.iter().filter(|(name, _)| matches(name)).map(|(_, entry)| entry);
+        let skip = |entry: &&Entry| {
+            entry.taken.set(true);
+            if !entry.skipped.replace(true) {
+                self.skipped.update(|bytes| bytes + entry.range.len() as u64);
+            }
+        };
+        skipped.inspect(skip).count()
     }
 
     /// Checks that nothing is left.

@@ -25,7 +25,6 @@ pub(crate) struct Loader<'a, 'b> {
     context: &'a mut LoadContext<'b>,
     quantizer: Option<Quantizer>,
     done: u64,
-    total: u64,
 }
 
 /// Whether linear layers have a bias.
@@ -99,8 +98,7 @@ impl<'a, 'b> Loader<'a, 'b> {
         context: &'a mut LoadContext<'b>,
         quant: Option<DraftQuant>,
     ) -> Self {
-        let total = checkpoint.bytes();
-        Self { checkpoint, context, quantizer: quant.map(Quantizer::new), done: 0, total }
+        Self { checkpoint, context, quantizer: quant.map(Quantizer::new), done: 0 }
     }
 
     /// The checkpoint.
@@ -172,7 +170,8 @@ impl<'a, 'b> Loader<'a, 'b> {
             ModelError::Pack { path, tensor: names.join(", "), source }
         })?;
         self.context.packed += weight.bytes() as u64;
-        wanted.iter().for_each(|wanted| self.packed(&wanted.module));
+        // A module taken apart stands here several times.
+        wanted.chunk_by(|a, b| a.module == b.module).for_each(|same| self.packed(&same[0].module));
         Ok(weight)
     }
 
@@ -188,7 +187,8 @@ impl<'a, 'b> Loader<'a, 'b> {
             ModelError::Pack { path, tensor: what.to_owned(), source }
         })?;
         self.context.packed += weight.bytes() as u64;
-        self.advance(weight.bytes() as u64);
+        let done = matrices.iter().map(|matrix| self.checkpoint.release_matrix(matrix)).sum();
+        self.advance(done);
         Ok(weight)
     }
 
@@ -198,8 +198,9 @@ impl<'a, 'b> Loader<'a, 'b> {
     }
 
     fn advance(&mut self, bytes: u64) {
-        self.done += bytes;
-        (self.context.progress)(self.done.min(self.total), self.total);
+        let total = self.checkpoint.bytes();
+        self.done = total.min(self.done + bytes);
+        (self.context.progress)(self.done, total);
     }
 
     fn source(&mut self, wanted: &Wanted) -> Result<Source<'a>, ModelError> {
@@ -210,9 +211,7 @@ impl<'a, 'b> Loader<'a, 'b> {
 
     /// A float vector, such as a bias.
     pub(crate) fn floats(&mut self, name: &str, len: usize) -> Result<Vec<f32>, ModelError> {
-        let values = self.checkpoint.floats(name, len)?;
-        self.advance(4 * len as u64);
-        Ok(values)
+        self.floats_of(name, &[&[len]])
     }
 
     /// A float tensor of one of `shapes`, the first of which an error names.
@@ -251,7 +250,7 @@ impl<'a, 'b> Loader<'a, 'b> {
         if let Some(quantizer) = &self.quantizer {
             self.context.notes.extend(quantizer.note(self.checkpoint.path())?);
         }
-        self.advance(self.total);
+        self.advance(self.checkpoint.bytes());
         Ok(())
     }
 }

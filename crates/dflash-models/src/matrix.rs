@@ -24,6 +24,15 @@ impl<'a> Matrix<'a> {
         Part { format: self.format, rows: self.rows, cols: self.cols, data: self.data, bias, order }
     }
 
+    /// The places where its bytes stand.
+    pub(crate) fn sections(&self) -> impl Iterator<Item = &'a [u8]> {
+        let (first, others) = match self.data {
+            PartData::Plain(bytes) => (bytes, [&[][..]; 2]),
+            PartData::Affine { elements, scales, biases } => (elements, [scales, biases]),
+        };
+        std::iter::once(first).chain(others)
+    }
+
     /// Some of its rows: blocks and groups never cross a row.
     ///
     /// # Panics

@@ -100,6 +100,10 @@ pub(crate) fn experts(
     let down = stack(loader, prefix, "down_proj", [experts, hidden, ffn])?;
     let down = down.into_iter().map(|matrix| loader.pack_matrices(prefix, &[matrix]));
     let down = down.collect::<Result<_, _>>()?;
+    // Reading an expert brings back a few pages of those before it.
+    for name in ["gate_up_proj", "gate_proj", "up_proj", "down_proj"] {
+        loader.checkpoint().release(&format!("{prefix}.{name}"));
+    }
     Ok(Experts {
         gate_up,
         down,

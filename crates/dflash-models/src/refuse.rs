@@ -67,9 +67,11 @@ pub(crate) fn require_silu(config: &Keys<'_>) -> Result<(), ModelError> {
     }
 }
 
-/// A note on keys that are neither read nor known to be harmless.
-pub(crate) fn note_unread(config: &Keys<'_>, read: &[&[&str]]) -> Option<String> {
-    let known = |key: &str| read.iter().any(|list| list.contains(&key)) || key.starts_with('_');
+/// A note on keys that are neither read, nor known to be harmless, nor have been found neutral by [`refuse`].
+pub(crate) fn note_unread(config: &Keys<'_>, read: &[&[&str]], neutral: &[&[Neutral]]) -> Option<String> {
+    let judged = |key: &str| neutral.iter().any(|table| table.iter().any(|entry| entry.key == key));
+    let known =
+        |key: &str| read.iter().any(|list| list.contains(&key)) || key.starts_with('_') || judged(key);
     let unread = config.entries().filter(|(key, value)| !value.is_null() && !known(key));
     let names = unread.map(|(key, _)| config.name(key)).collect::<Vec<_>>();
     let file = config.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -88,6 +90,7 @@ pub(crate) const HARMLESS: &[&str] = &[
     "initializer_range",
     "is_llama_config",
     "max_window_layers",
+    "model_name",
     "model_type",
     "output_attentions",
     "output_hidden_states",

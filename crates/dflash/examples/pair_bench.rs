@@ -121,7 +121,7 @@ fn decoding(target: Box<dyn Target>, draft: Draft) -> Outcome<()> {
         vec![Box::new(ContextCopy::new(block)), Box::new(BlockDiffusion::new(draft))];
     let options = DecoderOptions { prefill_chunk: 2048, block, verify_cap: 0, mode: VerifyMode::Adaptive };
     let mut decoder = Decoder::new(target, proposers, options);
-    let costs = StepCosts::measure(&decoder).map_err(failure)?;
+    let costs = StepCosts::measure(&decoder, &mut || {}).map_err(failure)?;
     let milliseconds = |points: &[(usize, f64)]| {
         points
             .iter()

@@ -40,7 +40,7 @@ pub struct PairArgs {
     #[arg(long, visible_alias = "draft-model", value_name = "PATH|NAME|none|ngram")]
     pub draft: Option<String>,
 
-    /// Quantise the draft: `none`, or w(4|8) with optional a16|a32 (activations are f32 either way) and
+    /// Quantise the draft: `none`, or w(2|4|8) with optional a16|a32 (activations are f32 either way) and
     /// :gs(32|64|128), as in w4a16:gs64
     /// [default: what the registry says of the pair].
     #[arg(long, value_name = "SPEC")]

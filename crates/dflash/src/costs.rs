@@ -3,33 +3,53 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use dflash_engine::{Decoder, EngineError, StepCosts};
 use sysinfo::System;
 
 use crate::options::Options;
+use crate::progress::Progress;
 use crate::report::{Failure, Outcome};
 use crate::runtime::{DraftInfo, PairInfo};
 
 /// Costs by what they depend on.
 type Table = BTreeMap<String, StepCosts>;
 
-/// The costs of `decoder`, measured (a fraction of a second) when this machine has not seen the pair.
+/// The costs of `decoder`, measured when this machine has not seen the pair: a fraction of a second for a small
+/// one, some seconds for a large one.
 ///
 /// They decide about time, never about text, so a cache that cannot be read or written is no failure.
-pub fn known_or_measured(decoder: &Decoder, info: &PairInfo, options: &Options) -> Outcome<StepCosts> {
+pub fn known_or_measured(
+    decoder: &Decoder,
+    info: &PairInfo,
+    options: &Options,
+    progress: Progress,
+) -> Outcome<StepCosts> {
     let file = options.cache().ok().map(|cache| cache.root().join("step-costs.json"));
     let key = key(decoder, info);
     let mut table = file.as_deref().map(read).unwrap_or_default();
     if let Some(costs) = table.get(&key).filter(|costs| costs.fit(decoder)) {
         return Ok(costs.clone());
     }
-    let costs = StepCosts::measure(decoder).map_err(unmeasurable)?;
+    let costs = measured(decoder, progress)?;
     if let Some(file) = file {
         table.insert(key, costs.clone());
         write(&file, &table);
     }
     Ok(costs)
+}
+
+/// A measurement that takes a moment says so.
+fn measured(decoder: &Decoder, progress: Progress) -> Outcome<StepCosts> {
+    let (began, mut said) = (Instant::now(), false);
+    let mut step = || {
+        if !said && began.elapsed() > Duration::from_secs(1) {
+            said = true;
+            progress.note("Measuring how long this pair's steps take, once");
+        }
+    };
+    StepCosts::measure(decoder, &mut step).map_err(unmeasurable)
 }
 
 fn unmeasurable(error: EngineError) -> Failure {
@@ -43,7 +63,6 @@ fn unmeasurable(error: EngineError) -> Failure {
 }
 
 fn key(decoder: &Decoder, info: &PairInfo) -> String {
-    let size = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.len());
     let draft = match &info.draft {
         DraftInfo::None => "none".to_owned(),
         DraftInfo::Ngram => "ngram".to_owned(),
@@ -56,7 +75,7 @@ fn key(decoder: &Decoder, info: &PairInfo) -> String {
         env!("CARGO_PKG_VERSION"),
         info.backend,
         info.target_path.display(),
-        size(&info.target_path),
+        info.weight_bytes,
         decoder.options().max_width(),
     )
 }

@@ -101,7 +101,7 @@ impl Runtime {
         let (draft, proposers) = open_draft(&found, loaded.target.as_ref(), options)?;
         let stop_ids = stop_ids(loaded.target.spec(), &text);
         let info = info(&located, &loaded, draft, &backend);
-        let decoder = decoder(loaded.target, proposers, &info, options)?;
+        let decoder = decoder(loaded.target, proposers, &info, options, progress)?;
         Ok(Self { engine: EngineHandle::start(decoder, QUEUE), text, stop_ids, info })
     }
 
@@ -235,6 +235,7 @@ fn decoder(
     proposers: Proposers,
     info: &PairInfo,
     options: &Options,
+    progress: Progress,
 ) -> Outcome<Decoder> {
     let engine = DecoderOptions {
         prefill_chunk: options.prefill_step_size.value,
@@ -248,7 +249,7 @@ fn decoder(
     };
     let mut decoder = Decoder::new(target, proposers, engine);
     if engine.mode == EngineMode::Adaptive && !decoder.proposers().is_empty() {
-        let costs = costs::known_or_measured(&decoder, info, options)?;
+        let costs = costs::known_or_measured(&decoder, info, options, progress)?;
         decoder.set_costs(costs);
     }
     Ok(decoder)

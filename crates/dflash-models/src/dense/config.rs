@@ -62,6 +62,7 @@ const CHANGES: &[Neutral] = &[
     neutral("residual_multiplier", NeutralValue::One),
     neutral("rope_interleaved", NeutralValue::Nothing),
     neutral("rotary_pct", NeutralValue::One),
+    neutral("use_mrope", NeutralValue::Nothing),
     neutral("use_qk_norm", NeutralValue::Nothing),
 ];
 
@@ -82,10 +83,10 @@ pub(crate) fn from_json(
     refuse(config, CHANGES)?;
     require_silu(config)?;
     match rules.experts {
-        Some(_) => notes.extend(note_unread(config, &[READ, sparse::READ, HARMLESS])),
+        Some(_) => notes.extend(note_unread(config, &[READ, sparse::READ, HARMLESS], &[CHANGES])),
         None => {
             refuse(config, EXPERTS)?;
-            notes.extend(note_unread(config, &[READ, HARMLESS]));
+            notes.extend(note_unread(config, &[READ, HARMLESS], &[CHANGES, EXPERTS]));
         }
     }
     let context = config.required_size("max_position_embeddings")?;

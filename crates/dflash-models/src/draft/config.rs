@@ -38,7 +38,7 @@ pub(super) struct DraftConfig {
 pub(super) const MAX_BLOCK: usize = 1024;
 
 /// Keys that change the mathematics and are not implemented.
-const CHANGES: &[Neutral] = &[
+pub(super) const CHANGES: &[Neutral] = &[
     neutral("attention_sink_bias", NeutralValue::Nothing),
     neutral("attention_value_scale", NeutralValue::One),
     neutral("attn_logit_softcapping", NeutralValue::Zero),

@@ -1,5 +1,5 @@
 use super::body::{Body, Causality, READ};
-use super::config::{DraftConfig, Layout, MAX_BLOCK};
+use super::config::{CHANGES, DraftConfig, Layout, MAX_BLOCK};
 use crate::ModelError;
 use crate::json::{Keys, MAX_SIZE};
 use crate::refuse::{HARMLESS, note_unread};
@@ -26,8 +26,8 @@ const TOP: &[&str] = &[
 pub(super) fn read(config: &Keys<'_>, notes: &mut Vec<String>) -> Result<DraftConfig, ModelError> {
     let section = "transformer_layer_config";
     let body = config.object(section)?.ok_or_else(|| config.missing(section))?;
-    notes.extend(note_unread(config, &[TOP, HARMLESS]));
-    notes.extend(note_unread(&body, &[READ, HARMLESS]));
+    notes.extend(note_unread(config, &[TOP, HARMLESS], &[CHANGES]));
+    notes.extend(note_unread(&body, &[READ, HARMLESS], &[CHANGES]));
     refuse_algorithm(config)?;
     let non_causal = config.flag("sliding_window_non_causal")?;
     let causality = Causality { all: config.flag("is_causal")?, sliding: non_causal.map(|flag| !flag) };

@@ -1,5 +1,5 @@
 use super::body::{Body, Causality, READ};
-use super::config::{DraftConfig, Layout, MAX_BLOCK};
+use super::config::{CHANGES, DraftConfig, Layout, MAX_BLOCK};
 use crate::ModelError;
 use crate::json::{Keys, MAX_SIZE, shown};
 use crate::refuse::{HARMLESS, note_unread};
@@ -30,7 +30,7 @@ const DESCRIBES: &[&str] = &[
 pub(super) fn read(config: &Keys<'_>, notes: &mut Vec<String>) -> Result<DraftConfig, ModelError> {
     let inner = config.object("dflash_config")?;
     refuse_unknown(inner.as_ref())?;
-    notes.extend(note_unread(config, &[READ, EITHER, DESCRIBES, HARMLESS]));
+    notes.extend(note_unread(config, &[READ, EITHER, DESCRIBES, HARMLESS], &[CHANGES]));
     let places = Places { config, inner };
     let block = places.find("block_size", |keys, key| keys.integer(key, MAX_BLOCK))?;
     let mask = places.find("mask_token_id", |keys, key| keys.integer(key, MAX_SIZE))?;

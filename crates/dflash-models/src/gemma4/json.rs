@@ -34,6 +34,8 @@ const READ: &[&str] = &[
     "rms_norm_eps",
     "rope_parameters",
     "sliding_window",
+    // `layer_types` says it of every layer.
+    "sliding_window_pattern",
     "tie_word_embeddings",
     "top_k_experts",
     "use_bidirectional_attention",
@@ -44,6 +46,7 @@ const READ: &[&str] = &[
 
 /// Keys beside `text_config` that say nothing of the text model.
 const AROUND: &[&str] = &[
+    "audio_config",
     "audio_token_id",
     "boa_token_id",
     "boi_token_id",
@@ -54,6 +57,7 @@ const AROUND: &[&str] = &[
     "text_config",
     "tie_word_embeddings",
     "video_token_id",
+    "vision_config",
     "vision_soft_tokens_per_image",
 ];
 
@@ -72,6 +76,8 @@ const CHANGES: &[Neutral] = &[
     neutral("rope_local_base_freq", NeutralValue::Nothing),
     neutral("rope_scaling", NeutralValue::Nothing),
     neutral("rope_theta", NeutralValue::Nothing),
+    neutral("rope_traditional", NeutralValue::Nothing),
+    neutral("use_second_mlp_block", NeutralValue::Nothing),
 ];
 
 /// Reads `config.json`, flat or with a `text_config`; adds notes on keys that are not read.
@@ -80,11 +86,11 @@ const CHANGES: &[Neutral] = &[
 pub(super) fn read(config: &Keys<'_>, notes: &mut Vec<String>) -> Result<Config, ModelError> {
     let section = config.object("text_config")?;
     if section.is_some() {
-        notes.extend(note_unread(config, &[AROUND, HARMLESS]));
+        notes.extend(note_unread(config, &[AROUND, HARMLESS], &[]));
     }
     let text = section.as_ref().unwrap_or(config);
     check(text)?;
-    notes.extend(note_unread(text, &[READ, HARMLESS]));
+    notes.extend(note_unread(text, &[READ, HARMLESS], &[CHANGES]));
     let reaches = reaches(text)?;
     let kv = overrides::geometries(text, &reaches)?;
     Ok(Config {

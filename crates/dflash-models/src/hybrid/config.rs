@@ -37,6 +37,7 @@ const READ: &[&str] = &[
     "linear_value_head_dim",
     "linear_num_key_heads",
     "linear_num_value_heads",
+    "output_gate_type",
 ];
 
 /// Keys that say nothing of the text model's forward pass.
@@ -72,7 +73,7 @@ pub(super) fn from_json(
     let text = config.object("text_config")?;
     let tied = tied(config, text.as_ref())?;
     if let Some(text) = &text {
-        notes.extend(note_unread(config, &[OTHER_PARTS, HARMLESS, &["tie_word_embeddings"]]));
+        notes.extend(note_unread(config, &[OTHER_PARTS, HARMLESS, &["tie_word_embeddings"]], &[]));
         return from_text(rules, text, tied, notes);
     }
     from_text(rules, config, tied, notes)
@@ -99,7 +100,7 @@ fn from_text(
     refuse(config, CHANGES)?;
     require_silu(config)?;
     require_gate(config)?;
-    notes.extend(note_unread(config, &[READ, OTHER_PARTS, sparse::READ, HARMLESS]));
+    notes.extend(note_unread(config, &[READ, OTHER_PARTS, sparse::READ, HARMLESS], &[CHANGES]));
     let context = config.required_size("max_position_embeddings")?;
     let attention = attention(config)?;
     let rope = rope(config, context)?;
@@ -118,11 +119,14 @@ fn from_text(
     })
 }
 
-/// Every attention layer has an output gate.
+/// Every attention layer has an output gate, and so has every recurrent one, of one kind.
 fn require_gate(config: &Keys<'_>) -> Result<(), ModelError> {
-    match config.flag("attn_output_gate")? {
-        Some(false) => Err(config.refused("attn_output_gate", "attention has an output gate")),
-        _ => Ok(()),
+    if config.flag("attn_output_gate")? == Some(false) {
+        return Err(config.refused("attn_output_gate", "attention has an output gate"));
+    }
+    match config.text("output_gate_type")? {
+        None | Some("swish" | "silu") => Ok(()),
+        Some(_) => Err(config.refused("output_gate_type", "swish is")),
     }
 }
 

@@ -30,6 +30,7 @@ const READ: &[&str] = &[
     "conv_L_cache",
     "conv_use_xavier_init",
     "full_attn_idxs",
+    "head_dim",
     "layer_types",
     "max_position_embeddings",
     "norm_eps",
@@ -56,7 +57,7 @@ pub(super) fn from_json(config: &Keys<'_>, notes: &mut Vec<String>) -> Result<De
     refuse(config, CHANGES)?;
     require(config, "block_use_swiglu")?;
     require(config, "use_pos_enc")?;
-    notes.extend(note_unread(config, &[READ, HARMLESS]));
+    notes.extend(note_unread(config, &[READ, HARMLESS], &[CHANGES]));
     let context = config.required_size("max_position_embeddings")?;
     let attention = attention(config)?;
     let rules = RopeRules {
@@ -100,6 +101,9 @@ fn attention(config: &Keys<'_>) -> Result<AttentionShape, ModelError> {
         return Err(config.bad("num_key_value_heads", "a divisor of num_attention_heads"));
     }
     let dim = hidden / heads;
+    if config.size("head_dim")?.is_some_and(|stated| stated != dim) {
+        return Err(config.refused("head_dim", "it is hidden_size by num_attention_heads"));
+    }
     Ok(AttentionShape {
         hidden,
         heads,
