@@ -156,14 +156,13 @@ fn places_that_disagree_about_the_head_are_a_conflict() {
 }
 
 #[test]
-fn towers_and_unknown_keys_are_noted() {
+fn unknown_keys_are_noted_and_configs_of_towers_are_not() {
     let loaded = loads(|config| {
         config["vision_config"] = json!({"hidden_size": 8});
         config["image_token_id"] = json!(5);
         config["text_config"]["shiny_new_thing"] = json!(1);
     });
-    let notes = ["vision_config", "text_config.shiny_new_thing"];
-    assert_eq!(loaded.notes, notes.map(|key| format!("keys of config.json that are not read: {key}")));
+    assert_eq!(loaded.notes, ["keys of config.json that are not read: text_config.shiny_new_thing"]);
 }
 
 #[test]
