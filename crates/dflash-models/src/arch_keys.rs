@@ -25,6 +25,11 @@ impl ArchKeys<'_> {
         self.metadata.required_size(&self.key(name))
     }
 
+    /// `block_count`.
+    pub(crate) fn blocks(&self) -> Result<usize, ModelError> {
+        self.metadata.layers(&self.key("block_count"))
+    }
+
     /// A size that may be absent.
     pub(crate) fn optional_size(&self, name: &str) -> Result<Option<usize>, ModelError> {
         self.metadata.size(&self.key(name))
@@ -60,7 +65,7 @@ impl ArchKeys<'_> {
             heads,
             kv,
             scale: (kv.dim as f32).powf(-0.5),
-            eps: self.number("attention.layer_norm_rms_epsilon")?,
+            eps: self.metadata.epsilon(&self.key("attention.layer_norm_rms_epsilon"))?,
             qkv_bias: BiasRule::IfPresent,
             output_bias: BiasRule::IfPresent,
             head_norms: None,

@@ -4,7 +4,7 @@ use dflash_tensor::{
 
 use crate::ModelError;
 use crate::conv::filter;
-use crate::loader::{Loader, NormRule, Wanted};
+use crate::loader::{BiasRule, Loader, NormRule, Wanted};
 use crate::pass::{Pass, Sink};
 
 /// Sizes and habits of a Gated DeltaNet layer.
@@ -47,7 +47,8 @@ impl GatedDelta {
         prefix: &str,
         shape: &DeltaShape,
     ) -> Result<Self, ModelError> {
-        let input = loader.weight(&shape.projections.wanted(prefix, shape))?;
+        let input = shape.projections.wanted(loader, prefix, shape)?;
+        let input = loader.weight(&input)?;
         let DeltaGeometry { value_heads, value_dim, .. } = shape.geometry;
         let output = Wanted::new(format!("{prefix}.out_proj"), shape.hidden, value_heads * value_dim);
         Ok(Self { input, spec: shape.spec(loader, prefix)?, output: loader.weight(&[output])? })
@@ -93,25 +94,32 @@ impl DeltaShape {
 
 impl DeltaProjections {
     /// The matrices of qkv, output gate, beta and alpha.
-    fn wanted(self, prefix: &str, shape: &DeltaShape) -> [Wanted; 4] {
+    fn wanted(
+        self,
+        loader: &mut Loader<'_, '_>,
+        prefix: &str,
+        shape: &DeltaShape,
+    ) -> Result<[Wanted; 4], ModelError> {
         let DeltaGeometry { value_heads, value_dim, .. } = shape.geometry;
         let (values, channels) = (value_heads * value_dim, shape.geometry.channels());
-        let matrix = |name: &str, rows| Wanted::new(format!("{prefix}.in_proj_{name}"), rows, shape.hidden);
+        let mut matrix = |name: &str, rows| {
+            loader.wanted(format!("{prefix}.in_proj_{name}"), rows, shape.hidden, BiasRule::Never)
+        };
         let [qkv, gate] = match self {
             Self::Fused => {
-                let fused = matrix("qkvz", channels + values);
+                let fused = matrix("qkvz", channels + values)?;
                 qkvz_rows(&shape.geometry).map(|rows| fused.rows_of(rows))
             }
-            Self::Separate | Self::FusedGates => [matrix("qkv", channels), matrix("z", values)],
+            Self::Separate | Self::FusedGates => [matrix("qkv", channels)?, matrix("z", values)?],
         };
         let [beta, alpha] = match self {
-            Self::Separate => ["b", "a"].map(|name| matrix(name, value_heads)),
+            Self::Separate => [matrix("b", value_heads)?, matrix("a", value_heads)?],
             Self::Fused | Self::FusedGates => {
-                let fused = matrix("ba", 2 * value_heads);
+                let fused = matrix("ba", 2 * value_heads)?;
                 ba_rows(&shape.geometry).map(|rows| fused.rows_of(rows))
             }
         };
-        [qkv, gate, beta, alpha]
+        Ok([qkv, gate, beta, alpha])
     }
 }
 

@@ -180,6 +180,29 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// What is added to a mean square before its root: a positive number that must be there.
+    ///
+    /// # Errors
+    /// [`ModelError::MissingKey`] or [`ModelError::BadValue`].
+    pub fn epsilon(&self, key: &str) -> Result<f32, ModelError> {
+        match self.required_number(key)? {
+            eps if eps > 0.0 => Ok(eps),
+            _ => Err(self.bad(key, "a positive number")),
+        }
+    }
+
+    /// `num_hidden_layers`.
+    ///
+    /// # Errors
+    /// [`ModelError::MissingKey`] or [`ModelError::BadValue`].
+    pub fn layers(&self) -> Result<usize, ModelError> {
+        let key = "num_hidden_layers";
+        match self.required_size(key)? {
+            layers if layers <= MAX_LAYERS => Ok(layers),
+            _ => Err(self.bad(key, &format!("1 to {MAX_LAYERS}"))),
+        }
+    }
+
     /// A size that must be there.
     ///
     /// # Errors
@@ -204,6 +227,9 @@ impl<'a> Keys<'a> {
 
 /// Sizes beyond this are damage, not models; it keeps every product of three sizes within 64 bits.
 pub const MAX_SIZE: usize = 1 << 21;
+
+/// More layers than any model has: what a config says of each is held before the first tensor is read.
+pub const MAX_LAYERS: usize = 1 << 10;
 
 /// A value as it is shown in an error: short.
 pub fn shown(value: &Value) -> String {

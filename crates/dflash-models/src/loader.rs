@@ -116,7 +116,8 @@ impl<'a, 'b> Loader<'a, 'b> {
         self.context.notes.push(note);
     }
 
-    /// A matrix of the file with the bias that `rule` gives it.
+    /// A matrix of the file with the bias that `rule` gives it. Its shape is checked here, so that an order of
+    /// its rows is made only for rows that are there.
     pub(crate) fn wanted(
         &mut self,
         module: String,
@@ -124,6 +125,7 @@ impl<'a, 'b> Loader<'a, 'b> {
         cols: usize,
         rule: BiasRule,
     ) -> Result<Wanted, ModelError> {
+        self.checkpoint.matrix(&module, rows, cols)?;
         let bias = self.bias(&module, rows, rule)?;
         Ok(Wanted { bias, ..Wanted::new(module, rows, cols) })
     }

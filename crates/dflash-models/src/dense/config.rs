@@ -134,7 +134,7 @@ fn attention(rules: &DenseRules, config: &Keys<'_>) -> Result<AttentionShape, Mo
         heads,
         kv,
         scale: (kv.dim as f32).powf(-0.5),
-        eps: config.required_number("rms_norm_eps")?,
+        eps: config.epsilon("rms_norm_eps")?,
         qkv_bias: if rules.qkv_bias { BiasRule::Always } else { bias },
         output_bias: bias,
         head_norms: rules.head_norms.then_some(NormRule::Plain),
@@ -182,7 +182,7 @@ fn rope(
 
 /// The sliding window of every layer that has one.
 fn windows(rules: &DenseRules, config: &Keys<'_>) -> Result<Vec<Option<usize>>, ModelError> {
-    let layers = config.required_size("num_hidden_layers")?;
+    let layers = config.layers()?;
     let kinds = layer_kinds(config, layers)?;
     if !rules.sliding {
         if config.get("sliding_window").is_some() {

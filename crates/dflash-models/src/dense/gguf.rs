@@ -37,7 +37,7 @@ pub(crate) fn from_gguf(
         attention,
         norms: NormRule::Plain,
         tied: None,
-        layers: vec![layer; keys.size("block_count")?],
+        layers: vec![layer; keys.blocks()?],
     })
 }
 

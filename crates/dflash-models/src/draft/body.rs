@@ -73,9 +73,6 @@ pub(super) const READ: &[&str] = &[
     "final_logit_softcapping",
 ];
 
-/// More layers than any draft has.
-pub(super) const MAX_LAYERS: usize = 1024;
-
 impl Body {
     /// Reads the stack from the object that holds its keys.
     pub(super) fn read(config: &Keys<'_>, causality: Causality) -> Result<Self, ModelError> {
@@ -97,7 +94,7 @@ impl Body {
             ffn: config.required_size("intermediate_size")?,
             heads: config.required_size("num_attention_heads")?,
             kv: geometry(config)?,
-            eps: config.required_number("rms_norm_eps")?,
+            eps: config.epsilon("rms_norm_eps")?,
             vocab: Some(config.required_size("vocab_size")?),
             rope: RopeConfig::read(config, &rules)?,
             attention_bias: match config.flag("attention_bias")? {
@@ -142,10 +139,7 @@ fn gemma_layers(config: &Keys<'_>, layers: usize) -> Result<Vec<bool>, ModelErro
 
 /// Per layer whether it is a sliding one.
 fn layer_types(config: &Keys<'_>, gemma: bool) -> Result<Vec<bool>, ModelError> {
-    let layers = config.required_size("num_hidden_layers")?;
-    if layers > MAX_LAYERS {
-        return Err(config.bad("num_hidden_layers", &format!("1 to {MAX_LAYERS}")));
-    }
+    let layers = config.layers()?;
     let key = "layer_types";
     let list = match config.get(key) {
         None if gemma => return gemma_layers(config, layers),

@@ -1,6 +1,6 @@
 use dflash_tensor::{KvGeometry, RopeScaling};
 
-use super::body::{Body, Causality, LayerKind, MAX_LAYERS};
+use super::body::{Body, Causality, LayerKind};
 use super::config::{DraftConfig, Layout, MAX_BLOCK};
 use super::kind::{GGUF_ARCH, is_draft_arch};
 use crate::ModelError;
@@ -160,7 +160,7 @@ impl Keys<'_> {
             ffn: size("feed_forward_length")?,
             heads: size("attention.head_count")?,
             kv: self.geometry()?,
-            eps: self.0.number(&eps)?.ok_or_else(|| self.0.missing(&eps))?,
+            eps: self.0.epsilon(&eps)?,
             vocab: self.vocab()?,
             rope: RopeConfig {
                 base: self.required("rope.freq_base")?,
@@ -248,11 +248,7 @@ impl Keys<'_> {
     }
 
     fn layers(&self) -> Result<Vec<LayerKind>, ModelError> {
-        let count = key("block_count");
-        let layers = self.0.required_size(&count)?;
-        if layers > MAX_LAYERS {
-            return Err(self.0.bad(&count, &format!("1 to {MAX_LAYERS}")));
-        }
+        let layers = self.0.layers(&key("block_count"))?;
         let causality = Causality { all: self.0.flag(&key("attention.causal"))?, sliding: None };
         let windows = self.windows(layers)?;
         Ok(windows.into_iter().map(|window| LayerKind::of(window, causality)).collect())

@@ -93,7 +93,8 @@ impl Reader<'_> {
     }
 
     fn reaches(&self) -> Result<Vec<Reach>, ModelError> {
-        let (layers, key) = (self.size("block_count")?, key("attention.sliding_window_pattern"));
+        let (layers, key) =
+            (self.metadata.layers(&key("block_count"))?, key("attention.sliding_window_pattern"));
         let flags = self.metadata.flags(&key)?.ok_or_else(|| self.metadata.missing(&key))?;
         if flags.len() != layers {
             return Err(self.metadata.bad(&key, &format!("{layers} truth values, one per layer")));

@@ -95,7 +95,7 @@ pub(super) fn read(config: &Keys<'_>, notes: &mut Vec<String>) -> Result<Config,
     let kv = overrides::geometries(text, &reaches)?;
     Ok(Config {
         hidden: text.required_size("hidden_size")?,
-        eps: text.required_number("rms_norm_eps")?,
+        eps: text.epsilon("rms_norm_eps")?,
         vocab: text.required_size("vocab_size")?,
         context: text.required_size("max_position_embeddings")?,
         heads: text.required_size("num_attention_heads")?,
@@ -174,7 +174,7 @@ fn experts(text: &Keys<'_>) -> Result<Option<MoeShape>, ModelError> {
 }
 
 fn reaches(text: &Keys<'_>) -> Result<Vec<Reach>, ModelError> {
-    let (key, layers) = ("layer_types", text.required_size("num_hidden_layers")?);
+    let (key, layers) = ("layer_types", text.layers()?);
     let list = text.get(key).ok_or_else(|| text.missing(key))?.as_array();
     let list = list.filter(|list| list.len() == layers);
     let list = list.ok_or_else(|| text.bad(key, &format!("a list of {layers} names")))?;

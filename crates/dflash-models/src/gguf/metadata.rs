@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use super::cursor::Cursor;
 use super::value::{Value, value};
 use crate::ModelError;
-use crate::json::MAX_SIZE;
+use crate::json::{MAX_LAYERS, MAX_SIZE};
 
 /// The metadata of a GGUF file with typed access. Errors name file and key.
 #[derive(Debug, Clone)]
@@ -168,6 +168,29 @@ impl Metadata {
     /// [`ModelError::MissingKey`] or [`ModelError::BadValue`].
     pub fn required_size(&self, key: &str) -> Result<usize, ModelError> {
         self.size(key)?.ok_or_else(|| self.missing(key))
+    }
+
+    /// A number of layers that must be there.
+    ///
+    /// # Errors
+    /// [`ModelError::MissingKey`] or [`ModelError::BadValue`].
+    pub fn layers(&self, key: &str) -> Result<usize, ModelError> {
+        match self.required_size(key)? {
+            layers if layers <= MAX_LAYERS => Ok(layers),
+            _ => Err(self.bad(key, &format!("1 to {MAX_LAYERS}"))),
+        }
+    }
+
+    /// What is added to a mean square before its root: a positive number that must be there.
+    ///
+    /// # Errors
+    /// [`ModelError::MissingKey`] or [`ModelError::BadValue`].
+    pub fn epsilon(&self, key: &str) -> Result<f32, ModelError> {
+        match self.number(key)? {
+            Some(eps) if eps > 0.0 => Ok(eps),
+            Some(_) => Err(self.bad(key, "a positive number")),
+            None => Err(self.missing(key)),
+        }
     }
 
     /// An integer from 0 to 2,097,152.

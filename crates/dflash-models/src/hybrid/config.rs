@@ -160,7 +160,7 @@ fn attention(config: &Keys<'_>) -> Result<AttentionShape, ModelError> {
         heads,
         kv,
         scale: (kv.dim as f32).powf(-0.5),
-        eps: config.required_number("rms_norm_eps")?,
+        eps: config.epsilon("rms_norm_eps")?,
         qkv_bias: bias,
         output_bias: bias,
         head_norms: Some(NormRule::Plain),
@@ -233,7 +233,7 @@ enum Kind {
 
 /// By name, else every `full_attention_interval`-th layer has attention.
 fn layer_kinds(config: &Keys<'_>) -> Result<Vec<Kind>, ModelError> {
-    let layers = config.required_size("num_hidden_layers")?;
+    let layers = config.layers()?;
     let Some(value) = config.get("layer_types") else {
         let interval = config.size("full_attention_interval")?.unwrap_or(4);
         return Ok((1..=layers).map(|n| if n % interval == 0 { Kind::Full } else { Kind::Linear }).collect());

@@ -58,7 +58,7 @@ pub(super) fn from_gguf(
 
 /// Layers, and how many more predict several tokens ahead.
 fn blocks(keys: &ArchKeys<'_>) -> Result<(usize, usize), ModelError> {
-    let (all, key) = (keys.size("block_count")?, keys.key("nextn_predict_layers"));
+    let (all, key) = (keys.blocks()?, keys.key("nextn_predict_layers"));
     let extra = keys.metadata.id(&key)?.unwrap_or(0) as usize;
     match all.checked_sub(extra) {
         Some(blocks) if blocks > 0 => Ok((blocks, extra)),

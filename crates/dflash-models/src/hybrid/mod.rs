@@ -6,7 +6,7 @@ mod names;
 
 use crate::checkpoint::Checkpoint;
 use crate::conv::ConvLayout;
-use crate::decoder::{self, DecoderConfig, MixerPlan};
+use crate::decoder::{self, DecoderConfig, LayerPlan, MixerPlan};
 use crate::gguf::Gguf;
 use crate::hf::HfDir;
 use crate::loader::{LoadContext, NormRule};
@@ -35,7 +35,7 @@ pub(crate) fn from_hf(
 ) -> Result<Box<dyn Target>, ModelError> {
     let mut config = config::from_json(rules, &dir.config.keys()?, &mut context.notes)?;
     let checkpoint = dir.checkpoint(names::of_hf)?;
-    config.set_norms(norms(&checkpoint, &config));
+    config.set_norms(norms(&checkpoint, &config)?);
     skip_other_parts(&checkpoint, context);
     decoder::load(&checkpoint, config, dir.stop_ids()?, context)
 }
@@ -51,6 +51,10 @@ pub(crate) fn from_gguf(
     let (config, extra) = gguf::from_gguf(rules, &metadata, vocabulary.tokens.len(), &mut context.notes)?;
     let checkpoint = Checkpoint::from_gguf(gguf, |name| names::GGUF.canonical(name))?;
     if extra > 0 {
+        let key = format!("{}.nextn_predict_layers", rules.arch);
+        if (0..extra).any(|layer| !predicts_ahead(&checkpoint, config.layers.len() + layer)) {
+            return Err(metadata.bad(&key, "the number of last blocks that have nextn tensors"));
+        }
         skip_extra_layers(&checkpoint, config.layers.len(), context);
     }
     decoder::load(&checkpoint, config, vocabulary.stop_ids(), context)
@@ -58,13 +62,25 @@ pub(crate) fn from_gguf(
 
 /// Gains are stored less one exactly where the convolution is as it was trained. Nothing else tells: files
 /// of both kinds carry MTP tensors or lack them.
-fn norms(checkpoint: &Checkpoint, config: &DecoderConfig) -> NormRule {
-    let linear = config.layers.iter().position(|layer| matches!(layer.mixer, MixerPlan::Delta(_)));
+///
+/// # Errors
+/// Layers that disagree: the file was put together from both kinds.
+fn norms(checkpoint: &Checkpoint, config: &DecoderConfig) -> Result<NormRule, ModelError> {
+    let linear =
+        |(index, layer): (usize, &LayerPlan)| matches!(layer.mixer, MixerPlan::Delta(_)).then_some(index);
     let name = |layer| format!("model.layers.{layer}.linear_attn.conv1d.weight");
-    match linear.map(|layer| ConvLayout::of(checkpoint, &name(layer))) {
-        Some(ConvLayout::Converted) => NormRule::Plain,
-        Some(ConvLayout::Raw) | None => NormRule::ZeroCentred,
+    let mut names = config.layers.iter().enumerate().filter_map(linear).map(name);
+    let Some(first) = names.next() else { return Ok(NormRule::ZeroCentred) };
+    let layout = ConvLayout::of(checkpoint, &first);
+    // A missing tensor is reported when it is taken.
+    let differs = |name: &String| checkpoint.contains(name) && ConvLayout::of(checkpoint, name) != layout;
+    if let Some(other) = names.find(differs) {
+        return Err(checkpoint.bad_tensor(&other, format!("another layout than {first} has")));
     }
+    Ok(match layout {
+        ConvLayout::Converted => NormRule::Plain,
+        ConvLayout::Raw => NormRule::ZeroCentred,
+    })
 }
 
 /// Parts of the file that text generation without multi-token prediction does not use.
@@ -75,6 +91,13 @@ fn skip_other_parts(checkpoint: &Checkpoint, context: &mut LoadContext<'_>) {
             context.notes.push(format!("{skipped} {part} tensors are not read"));
         }
     }
+}
+
+/// Whether a layer has tensors that only multi-token prediction needs: a count that is too high must not
+/// shorten the model.
+fn predicts_ahead(checkpoint: &Checkpoint, layer: usize) -> bool {
+    let prefix = format!("blk.{layer}.nextn.");
+    checkpoint.names().any(|name| name.starts_with(&prefix))
 }
 
 /// Layers from `first` on predict several tokens ahead.

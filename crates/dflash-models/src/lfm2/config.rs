@@ -5,7 +5,7 @@ use crate::ModelError;
 use crate::attention::AttentionShape;
 use crate::conv::ConvShape;
 use crate::decoder::{DecoderConfig, FfnPlan, LayerPlan, MixerPlan};
-use crate::json::Keys;
+use crate::json::{Keys, MAX_SIZE};
 use crate::loader::{BiasRule, NormRule};
 use crate::mlp::MlpShape;
 use crate::refuse::{HARMLESS, Neutral, NeutralValue, neutral, note_unread, refuse};
@@ -109,7 +109,7 @@ fn attention(config: &Keys<'_>) -> Result<AttentionShape, ModelError> {
         heads,
         kv: KvGeometry { heads: kv_heads, dim },
         scale: (dim as f32).powf(-0.5),
-        eps: config.required_number("norm_eps")?,
+        eps: config.epsilon("norm_eps")?,
         qkv_bias: BiasRule::Never,
         output_bias: BiasRule::Never,
         head_norms: Some(NormRule::Plain),
@@ -152,13 +152,17 @@ fn ffn(config: &Keys<'_>) -> Result<usize, ModelError> {
     }
     let two_thirds = 2 * stated / 3;
     let factor = config.number("block_ffn_dim_multiplier")?.unwrap_or(1.0);
-    let scaled = (f64::from(factor) * two_thirds as f64) as usize;
-    Ok(scaled.next_multiple_of(config.size("block_multiple_of")?.unwrap_or(256)).max(1))
+    let scaled = f64::from(factor) * two_thirds as f64;
+    if !(1.0..=MAX_SIZE as f64).contains(&scaled) {
+        let expected = format!("a number that makes {two_thirds} a width of 1 to {MAX_SIZE}");
+        return Err(config.bad("block_ffn_dim_multiplier", &expected));
+    }
+    Ok((scaled as usize).next_multiple_of(config.size("block_multiple_of")?.unwrap_or(256)))
 }
 
 /// Per layer whether it is one of attention.
 fn attends(config: &Keys<'_>) -> Result<Vec<bool>, ModelError> {
-    let layers = config.required_size("num_hidden_layers")?;
+    let layers = config.layers()?;
     if let Some(indices) = config.ids("full_attn_idxs")? {
         return Ok((0..layers).map(|layer| indices.contains(&(layer as u32))).collect());
     }

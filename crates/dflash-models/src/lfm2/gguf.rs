@@ -58,7 +58,7 @@ fn kernel(keys: &ArchKeys<'_>) -> Result<usize, ModelError> {
 }
 
 fn attends(keys: &ArchKeys<'_>) -> Result<Vec<bool>, ModelError> {
-    let (blocks, key) = (keys.size("block_count")?, keys.key("attention.head_count_kv"));
+    let (blocks, key) = (keys.blocks()?, keys.key("attention.head_count_kv"));
     match keys.metadata.integers(&key)? {
         Some(list) if list.len() == blocks => Ok(list.iter().map(|&heads| heads > 0).collect()),
         _ => Err(keys.metadata.bad(&key, &format!("a list of {blocks} numbers"))),

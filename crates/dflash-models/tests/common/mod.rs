@@ -3,6 +3,7 @@
 
 pub mod cycles;
 pub mod gguf;
+pub mod mutation;
 
 pub mod dequantised;
 
