@@ -64,10 +64,12 @@ impl RopeConfig {
         let rotary = (dim as f32 * self.partial.unwrap_or(1.0)) as usize;
         match rotary.is_multiple_of(2) && (2..=dim).contains(&rotary) {
             true => Ok(rotary),
-            false => {
-                let expected = format!("a part of the {dim} dimensions of a head that is an even number");
-                Err(config.bad("partial_rotary_factor", &expected))
-            }
+            false => Err(ModelError::BadValue {
+                path: config.path().to_owned(),
+                key: config.name("partial_rotary_factor"),
+                found: self.partial.unwrap_or(1.0).to_string(),
+                expected: format!("a part of the {dim} dimensions of a head that is an even number"),
+            }),
         }
     }
 

@@ -73,10 +73,20 @@ pub(super) fn from_json(
     let text = config.object("text_config")?;
     let tied = tied(config, text.as_ref())?;
     if let Some(text) = &text {
+        require_kind(rules, text)?;
         notes.extend(note_unread(config, &[OTHER_PARTS, HARMLESS, &["tie_word_embeddings"]], &[]));
         return from_text(rules, text, tied, notes);
     }
     from_text(rules, config, tied, notes)
+}
+
+/// The text model inside is one of the family that the file as a whole names.
+fn require_kind(rules: &HybridRules, text: &Keys<'_>) -> Result<(), ModelError> {
+    let fits = |kind: &str| kind.strip_suffix("_text").unwrap_or(kind) == rules.family;
+    match text.text("model_type")? {
+        Some(kind) if !fits(kind) => Err(text.refused("model_type", "the text model of that family is")),
+        _ => Ok(()),
+    }
 }
 
 /// The flag stands outside, inside, or in both places.
@@ -139,7 +149,12 @@ fn rope(config: &Keys<'_>, context: usize) -> Result<RopeConfig, ModelError> {
         partial: true,
         multimodal: true,
     };
-    RopeConfig::read(config, &rules)
+    let rope = RopeConfig::read(config, &rules)?;
+    // Toolkits take a quarter of the head where a file does not say, others the whole.
+    if rope.partial.is_none() {
+        return Err(config.missing("rope_parameters.partial_rotary_factor"));
+    }
+    Ok(rope)
 }
 
 fn attention(config: &Keys<'_>) -> Result<AttentionShape, ModelError> {
