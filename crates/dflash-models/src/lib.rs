@@ -67,6 +67,6 @@ pub use element::Element;
 pub use error::{Difference, ModelError};
 pub use families::supported_model_types;
 pub use taps::Taps;
-pub use target::{LoadedTarget, Target, TargetSpec, load_target};
+pub use target::{LoadedTarget, Target, TargetFiles, TargetSpec, load_target};
 pub use text::{GgufVocabulary, TextAssets};
 pub use workspace::Workspace;

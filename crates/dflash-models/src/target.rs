@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dflash_tensor::{Backend, BackendError, Batch, Choice, SeqCache, Tensor, Weight};
@@ -98,50 +98,93 @@ pub struct LoadedTarget {
     pub weight_bytes: u64,
 }
 
-/// Loads a target from a GGUF file or a directory in HF layout. `progress` is called with bytes done and
-/// bytes in all.
+/// The files of a target, opened but not loaded: their family and text assets are known.
+pub struct TargetFiles {
+    source: Source,
+    family: &'static Family,
+    name: Option<String>,
+}
+
+/// A directory in HF layout, or a GGUF model.
+enum Source {
+    Hf(HfDir, PathBuf),
+    Gguf(Gguf, Box<GgufVocabulary>),
+}
+
+impl TargetFiles {
+    /// Opens a GGUF file or a directory in HF layout and reads what is not a weight.
+    ///
+    /// # Errors
+    /// What is no target, or of no supported family.
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        if path.is_dir() { Self::open_dir(path) } else { Self::open_gguf(path) }
+    }
+
+    fn open_dir(path: &Path) -> Result<Self, ModelError> {
+        let dir = HfDir::open(path)?;
+        let config = dir.config.keys()?;
+        if let Some(kind) = crate::draft::kind_of(&config)? {
+            return Err(ModelError::DraftAsTarget { path: path.to_owned(), kind });
+        }
+        let model_type = config.text("model_type")?.ok_or_else(|| config.missing("model_type"))?;
+        let family = families::of_model_type(config.path(), model_type)?;
+        Ok(Self { source: Source::Hf(dir, path.to_owned()), family, name: None })
+    }
+
+    fn open_gguf(path: &Path) -> Result<Self, ModelError> {
+        refuse_other_files(path)?;
+        let gguf = Gguf::open(path)?;
+        let metadata = &gguf.metadata;
+        let architecture = "general.architecture";
+        let arch = metadata.text(architecture)?.ok_or_else(|| metadata.missing(architecture))?;
+        if crate::draft::is_draft_arch(arch) {
+            let kind = format!("GGUF architecture {arch}");
+            return Err(ModelError::DraftAsTarget { path: path.to_owned(), kind });
+        }
+        let family = families::of_arch(path, arch)?;
+        let vocabulary = Box::new(GgufVocabulary::read(metadata)?);
+        let name = metadata.text("general.name")?.map(str::to_owned);
+        Ok(Self { source: Source::Gguf(gguf, vocabulary), family, name })
+    }
+
+    /// Where the tokenizer is found.
+    pub fn text(&self) -> TextAssets {
+        match &self.source {
+            Source::Hf(_, dir) => TextAssets::Hf { dir: dir.clone() },
+            Source::Gguf(_, vocabulary) => TextAssets::Gguf(vocabulary.clone()),
+        }
+    }
+
+    /// Loads the weights. `progress` is called with bytes done and bytes in all.
+    ///
+    /// # Errors
+    /// Whatever [`ModelError`] names; nothing is loaded in part.
+    pub fn load(
+        self,
+        backend: Arc<dyn Backend>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<LoadedTarget, ModelError> {
+        let mut context = LoadContext { backend, progress, notes: Vec::new(), packed: 0 };
+        let text = self.text();
+        let target = match self.source {
+            Source::Hf(dir, _) => (self.family.hf)(&dir, &mut context)?,
+            Source::Gguf(gguf, vocabulary) => (self.family.gguf)(gguf, &vocabulary, &mut context)?,
+        };
+        let (notes, weight_bytes) = (context.notes, context.packed);
+        Ok(LoadedTarget { target, name: self.name, text, notes, weight_bytes })
+    }
+}
+
+/// Loads a target from a GGUF file or a directory in HF layout.
 ///
 /// # Errors
-/// Whatever [`ModelError`] names; nothing is loaded in part.
+/// Those of [`TargetFiles::open`] and [`TargetFiles::load`].
 pub fn load_target(
     path: &Path,
     backend: Arc<dyn Backend>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<LoadedTarget, ModelError> {
-    let mut context = LoadContext { backend, progress, notes: Vec::new(), packed: 0 };
-    let (target, text, name) =
-        if path.is_dir() { load_dir(path, &mut context)? } else { load_file(path, &mut context)? };
-    Ok(LoadedTarget { target, name, text, notes: context.notes, weight_bytes: context.packed })
-}
-
-type Parts = (Box<dyn Target>, TextAssets, Option<String>);
-
-fn load_dir(path: &Path, context: &mut LoadContext<'_>) -> Result<Parts, ModelError> {
-    let dir = HfDir::open(path)?;
-    let config = dir.config.keys()?;
-    if let Some(kind) = crate::draft::kind_of(&config)? {
-        return Err(ModelError::DraftAsTarget { path: path.to_owned(), kind });
-    }
-    let model_type = config.text("model_type")?.ok_or_else(|| config.missing("model_type"))?;
-    let family = families::of_model_type(config.path(), model_type)?;
-    Ok(((family.hf)(&dir, context)?, TextAssets::Hf { dir: path.to_owned() }, None))
-}
-
-fn load_file(path: &Path, context: &mut LoadContext<'_>) -> Result<Parts, ModelError> {
-    refuse_other_files(path)?;
-    let gguf = Gguf::open(path)?;
-    let metadata = &gguf.metadata;
-    let architecture = "general.architecture";
-    let arch = metadata.text(architecture)?.ok_or_else(|| metadata.missing(architecture))?;
-    if crate::draft::is_draft_arch(arch) {
-        let kind = format!("GGUF architecture {arch}");
-        return Err(ModelError::DraftAsTarget { path: path.to_owned(), kind });
-    }
-    let family: &Family = families::of_arch(path, arch)?;
-    let vocabulary = GgufVocabulary::read(metadata)?;
-    let name = metadata.text("general.name")?.map(str::to_owned);
-    let target = (family.gguf)(gguf, &vocabulary, context)?;
-    Ok((target, TextAssets::Gguf(Box::new(vocabulary)), name))
+    TargetFiles::open(path)?.load(backend, progress)
 }
 
 /// Fails on what is no GGUF file at first sight.

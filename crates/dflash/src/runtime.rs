@@ -8,7 +8,7 @@ use dflash_cpu::CpuBackend;
 use dflash_engine::proposer::{BlockDiffusion, ContextCopy};
 use dflash_engine::{Decoder, DecoderOptions, EngineHandle, Proposer, VerifyMode as EngineMode};
 use dflash_models::{
-    Draft as DraftModel, DraftOptions, DraftSpec, LoadedTarget, ModelError, Target, TargetSpec, load_target,
+    Draft as DraftModel, DraftOptions, DraftSpec, LoadedTarget, ModelError, Target, TargetFiles, TargetSpec,
 };
 use serde::Serialize;
 
@@ -93,8 +93,10 @@ impl Runtime {
         let locator = Locator { registry: Registry::built_in(), options, env, progress };
         let located = locator.target(choice)?;
         let backend: Arc<CpuBackend> = Arc::new(backend(options));
-        let mut loaded = load_with_progress(&located.path, &backend, progress)?;
-        let text = TextPipeline::open(&loaded.text)?;
+        let files = TargetFiles::open(&located.path).map_err(|error| target_failure(&error))?;
+        // Before the weights: nobody wants to learn after a long load that there is no tokenizer.
+        let text = TextPipeline::open(&files.text())?;
+        let mut loaded = load_with_progress(files, &backend, progress)?;
         let vocab = text.tokenizer().vocab_len().min(loaded.target.spec().vocab);
         loaded.target.limit_vocab(vocab);
         let found = locator.draft(choice, &located, loaded.name.as_deref())?;
@@ -127,15 +129,23 @@ impl Runtime {
 }
 
 /// A load that takes a moment shows how far it is.
-fn load_with_progress(path: &Path, backend: &Arc<CpuBackend>, progress: Progress) -> Outcome<LoadedTarget> {
+fn load_with_progress(
+    files: TargetFiles,
+    backend: &Arc<CpuBackend>,
+    progress: Progress,
+) -> Outcome<LoadedTarget> {
     let began = Instant::now();
     let mut step = None;
-    let loaded = load_target(path, Arc::clone(backend) as _, &mut |done, total| {
+    let loaded = files.load(Arc::clone(backend) as _, &mut |done, total| {
         if began.elapsed() > Duration::from_secs(1) {
             step.get_or_insert_with(|| progress.step("Loading the model", total)).set(done);
         }
     });
-    loaded.map_err(|error| model_failure("cannot load the model", &error))
+    loaded.map_err(|error| target_failure(&error))
+}
+
+fn target_failure(error: &ModelError) -> Failure {
+    model_failure("cannot load the model", error)
 }
 
 fn model_failure(what: &str, error: &ModelError) -> Failure {

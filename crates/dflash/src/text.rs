@@ -1,5 +1,7 @@
 //! The text side of a loaded model: prompt to ids, ids to text.
 
+use std::io::ErrorKind;
+
 use dflash_engine::{TokenGuard, Verdict};
 use dflash_models::{GgufVocabulary, TextAssets};
 use dflash_text::{
@@ -66,7 +68,13 @@ impl TextPipeline {
 }
 
 fn unusable(error: TextError) -> Failure {
-    Failure::new("the model's tokenizer cannot be used").cause(error)
+    let missing = matches!(&error, TextError::Io { source, .. } if source.kind() == ErrorKind::NotFound);
+    let failure = Failure::new("the model's tokenizer cannot be used").cause(error);
+    match missing {
+        true => failure
+            .hint("a model directory needs tokenizer.json beside its config.json; fetch the whole model"),
+        false => failure,
+    }
 }
 
 fn fails(error: TextError) -> Failure {

@@ -87,7 +87,8 @@ fn qwen3_5(layers: usize) -> Model {
     let (hidden, ffn, vocab, interval) = (2560, 9216, 248_320, 4);
     let (heads, kv_heads, dim) = (16, 4, 256);
     let (key_heads, value_heads, head) = (16, 32, 128);
-    let kind = |layer: usize| if layer.is_multiple_of(interval) { "full_attention" } else { "linear_attention" };
+    let kind =
+        |layer: usize| if layer.is_multiple_of(interval) { "full_attention" } else { "linear_attention" };
     let config = json!({
         "architectures": ["Qwen3_5ForConditionalGeneration"], "image_token_id": 248_056,
         "model_type": "qwen3_5", "tie_word_embeddings": true, "transformers_version": "4.57.0.dev0",
