@@ -333,3 +333,17 @@ fn doctor_offline_calls_what_is_missing_fatal() {
         assert_eq!(check(&report, "pair")["status"], "fatal", "{more:?}");
     }
 }
+
+/// A large model takes a while to load; what is missing beside it is said first.
+#[test]
+fn a_missing_tokenizer_is_told_before_the_weights_are_read() {
+    let home = Home::new();
+    let source = models().join("../qwen3/tied");
+    let dir = home.path().join("model");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::copy(source.join("config.json"), dir.join("config.json")).unwrap();
+    // No weights at all: reading them would be another error.
+    let ran = home.run(&["generate", "--model", dir.to_str().unwrap(), "--draft", "none", "--prompt", "x"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    assert!(ran.stderr.contains("tokenizer.json") && ran.stderr.contains("hint: "), "{}", ran.stderr);
+}
