@@ -45,6 +45,9 @@ fn scored_merges(vocab: &GgufVocab) -> Result<Merges, TextError> {
     if vocab.scores.is_empty() {
         return Err(damaged("a SentencePiece vocabulary needs scores, and it has none".into()));
     }
+    if let Some(id) = vocab.scores.iter().position(|score| score.is_nan()) {
+        return Err(damaged(format!("the score of token {id} is not a number")));
+    }
     if let Some((id, piece)) = vocab.by_kind(NORMAL).find(|(_, piece)| piece.len() > LONGEST_PIECE) {
         return Err(damaged(format!("token {id} has {} bytes, more than {LONGEST_PIECE}", piece.len())));
     }

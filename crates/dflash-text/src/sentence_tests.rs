@@ -88,6 +88,14 @@ fn a_piece_without_end_is_refused() {
 }
 
 #[test]
+fn a_score_that_is_no_number_is_refused() {
+    let mut odd = vocab("llama", &WORDS);
+    odd.scores[260] = f32::NAN;
+    let error = Tokenizer::from_gguf(odd).unwrap_err().to_string();
+    assert!(error.contains("the score of token 260 is not a number"), "{error}");
+}
+
+#[test]
 fn typed_control_and_unknown_tokens_stay_text() {
     let plain = tokenizer(vocab("llama", &[("<", 1), ("s", 1), (">", 1), ("s>", 1), ("▁", 1)]));
     let ids = plain.encode("<s><unk>", false).unwrap();

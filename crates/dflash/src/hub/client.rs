@@ -208,7 +208,15 @@ fn next_place(answer: &Answer, url: &str) -> Result<Option<String>, Trouble> {
     }
     let place = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok());
     let bad = || HubError::BadAnswer { url: url.to_owned(), why: "a redirect that leads nowhere".to_owned() };
-    place.and_then(|place| resolved(place, url)).map(Some).ok_or_else(|| Trouble::Lasting(bad()))
+    let next = place.and_then(|place| resolved(place, url)).ok_or_else(|| Trouble::Lasting(bad()))?;
+    match url.starts_with("https:") && !next.starts_with("https:") {
+        // Whoever is in between could answer with any listing, and so with any weights.
+        true => Err(Trouble::Lasting(HubError::BadAnswer {
+            url: url.to_owned(),
+            why: "a redirect from https to http".to_owned(),
+        })),
+        false => Ok(Some(next)),
+    }
 }
 
 fn resolved(place: &str, url: &str) -> Option<String> {
@@ -262,6 +270,19 @@ mod tests {
         assert_eq!(resolved("/x/y").as_deref(), Some("https://hub.co:8443/x/y"));
         assert_eq!(resolved("https://cdn/x").as_deref(), Some("https://cdn/x"));
         assert_eq!(resolved("x"), None);
+    }
+
+    #[test]
+    fn no_redirect_leaves_encryption() {
+        let redirect = |place: &str| {
+            let answer = Response::builder().status(302).header(LOCATION, place);
+            answer.body(Body::builder().data("")).unwrap()
+        };
+        let next = |url: &str| next_place(&redirect("http://cdn/x"), url).ok().flatten();
+        assert_eq!(next("https://hub.co/a"), None);
+        assert_eq!(next("http://hub.co/a").as_deref(), Some("http://cdn/x"));
+        let kept = next_place(&redirect("https://cdn/x"), "https://hub.co/a").ok().flatten();
+        assert_eq!(kept.as_deref(), Some("https://cdn/x"));
     }
 
     #[test]

@@ -60,8 +60,9 @@ impl<'a> Download<'a> {
     pub(super) fn run(&self, role: Role, accept: &dyn Fn(&Path) -> Outcome<()>) -> Result<PathBuf, HubError> {
         let path = match self.gguf()? {
             Some(model) => {
-                self.bring(&model.parts)?;
-                self.snapshot.join(&model.parts[0])
+                let parts = model.parts();
+                self.bring(&parts)?;
+                self.snapshot.join(&parts[0])
             }
             None => {
                 self.directory(role, accept)?;

@@ -66,7 +66,7 @@ pub enum HubError {
         size: u64,
     },
     /// The repository lacks files that its own index, or the number in a part's name, says there are.
-    #[error("the repository is incomplete: it lacks {}", files.join(", "))]
+    #[error("the repository is incomplete: it lacks {}", some(files, ", "))]
     MissingShard {
         /// Their names.
         files: Vec<String>,
@@ -75,13 +75,13 @@ pub enum HubError {
     #[error("the repository has neither model*.safetensors nor GGUF files")]
     NoWeights,
     /// There are several GGUF files and none was chosen.
-    #[error("there are several GGUF files:\n{}", files.join("\n"))]
+    #[error("there are several GGUF files:\n{}", some(files, "\n"))]
     SeveralGguf {
         /// Their names.
         files: Vec<String>,
     },
     /// No GGUF file is called so.
-    #[error("no GGUF file is called '{choice}'; there are:\n{}", files.join("\n"))]
+    #[error("no GGUF file is called '{choice}'; there are:\n{}", some(files, "\n"))]
     NoSuchGguf {
         /// What was asked for.
         choice: String,
@@ -135,6 +135,14 @@ pub enum HubError {
     /// The model's config shows that it cannot be used.
     #[error("{0}")]
     Refused(Box<Failure>),
+}
+
+/// The first of the names: a repository may hold any number of files.
+fn some(files: &[String], between: &str) -> String {
+    const SHOWN: usize = 64;
+    let shown = files.iter().take(SHOWN).cloned();
+    let more = files.len().checked_sub(SHOWN).filter(|&more| more > 0);
+    shown.chain(more.map(|more| format!("and {more} more"))).collect::<Vec<_>>().join(between)
 }
 
 fn said(words: &Option<String>) -> String {

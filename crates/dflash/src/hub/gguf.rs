@@ -9,8 +9,8 @@ use super::HubError;
 pub(super) struct GgufModel {
     /// The file's path; without the part's number where there are parts.
     pub(super) name: String,
-    /// Every file it consists of, the one to open first.
-    pub(super) parts: Vec<String>,
+    /// The number of parts as their names have it, five digits.
+    count: Option<String>,
 }
 
 /// Files in GGUF that are no language model: the image side of one, and what quantising it took.
@@ -19,11 +19,10 @@ const ASIDE: [&str; 2] = ["mmproj", "imatrix"];
 /// The models among `files`, sorted by name.
 pub(super) fn models<'a>(files: impl IntoIterator<Item = &'a str>) -> Vec<GgufModel> {
     let mut found = BTreeMap::new();
-    for file in files.into_iter().filter(|file| is_model(file)) {
-        let (name, parts) = whole(file);
-        found.entry(name).or_insert(parts);
+    for model in files.into_iter().filter(|file| is_model(file)).map(GgufModel::of_file) {
+        found.entry(model.name.clone()).or_insert(model);
     }
-    found.into_iter().map(|(name, parts)| GgufModel { name, parts }).collect()
+    found.into_values().collect()
 }
 
 /// The model that `choice` names, or the only one.
@@ -45,12 +44,31 @@ pub(super) fn choose(models: Vec<GgufModel>, choice: Option<&str>) -> Result<Ggu
 }
 
 impl GgufModel {
+    /// The model that a file is, or is a part of.
+    fn of_file(file: &str) -> Self {
+        let split = file.strip_suffix(".gguf").and_then(split);
+        match split {
+            Some((name, count)) => Self { name: format!("{name}.gguf"), count: Some(count.to_owned()) },
+            None => Self { name: file.to_owned(), count: None },
+        }
+    }
+
+    /// Every file it consists of, the one to open first. A file name may promise many parts, so they are not
+    /// listed before a model is chosen.
+    pub(super) fn parts(&self) -> Vec<String> {
+        let Some(count) = &self.count else { return vec![self.name.clone()] };
+        let stem = self.name.strip_suffix(".gguf").unwrap_or(&self.name);
+        (1..=count.parse().unwrap_or(1u32)).map(|part| format!("{stem}-{part:05}-of-{count}.gguf")).collect()
+    }
+
     /// A path, a file name, or the quantisation tag at the name's end.
     fn is_called(&self, choice: &str) -> bool {
         let choice = choice.to_lowercase();
-        let file_names = self.parts.iter().chain([&self.name]).map(|part| part.to_lowercase());
-        let is_file = |name: String| name == choice || name.rsplit('/').next() == Some(&choice);
-        file_names.into_iter().any(is_file) || self.before_tag(&choice).is_some()
+        let name = self.name.to_lowercase();
+        let is_file = |file: &str| name == file || name.rsplit('/').next() == Some(file);
+        let of_part = Self::of_file(&choice);
+        let is_part = of_part.count.is_some() && of_part.count == self.count && is_file(&of_part.name);
+        is_file(&choice) || is_part || self.before_tag(&choice).is_some()
     }
 
     /// The file name before the tag `choice`, without the separator.
@@ -76,21 +94,15 @@ fn is_model(file: &str) -> bool {
     name.ends_with(".gguf") && !ASIDE.iter().any(|word| name.contains(word))
 }
 
-/// The name of the model that `file` belongs to, and all of its files:
-/// `m-00002-of-00003.gguf` is the second of three.
-fn whole(file: &str) -> (String, Vec<String>) {
-    let one = || (file.to_owned(), vec![file.to_owned()]);
-    let Some(stem) = file.strip_suffix(".gguf") else { return one() };
-    let Some((rest, count)) = stem.rsplit_once("-of-") else { return one() };
-    let Some((name, number)) = rest.rsplit_once('-') else { return one() };
-    let is_number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
-    match count.parse::<u32>() {
-        Ok(total @ 1..) if is_number(count) && is_number(number) => {
-            let parts = (1..=total).map(|part| format!("{name}-{part:05}-of-{count}.gguf")).collect();
-            (format!("{name}.gguf"), parts)
-        }
-        _ => one(),
-    }
+/// Name and count of a stem that ends as that of a part does (`-00002-of-00003`).
+fn split(stem: &str) -> Option<(&str, &str)> {
+    let (rest, count) = stem.rsplit_once("-of-")?;
+    let (name, number) = rest.rsplit_once('-')?;
+    let number_of = |text: &str| {
+        let digits = text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+        if digits { text.parse::<u32>().ok() } else { None }
+    };
+    (1..=number_of(count)?).contains(&number_of(number)?).then_some((name, count))
 }
 
 #[cfg(test)]
@@ -122,7 +134,7 @@ mod tests {
             ("Q8_0", "M-8B.Q8_0.gguf"),
             ("m-8b.q8_0.gguf", "M-8B.Q8_0.gguf"),
         ] {
-            assert_eq!(chosen(choice).unwrap().parts, [name], "{choice}");
+            assert_eq!(chosen(choice).unwrap().parts(), [name], "{choice}");
         }
     }
 
@@ -130,7 +142,7 @@ mod tests {
     fn all_parts_of_a_split_file_are_taken() {
         let parts = ["BF16/M-8B-BF16-00001-of-00002.gguf", "BF16/M-8B-BF16-00002-of-00002.gguf"];
         for choice in ["BF16", "M-8B-BF16.gguf", parts[0], "M-8B-BF16-00002-of-00002.gguf"] {
-            assert_eq!(chosen(choice).unwrap().parts, parts, "{choice}");
+            assert_eq!(chosen(choice).unwrap().parts(), parts, "{choice}");
         }
     }
 
@@ -145,8 +157,25 @@ mod tests {
         assert!(matches!(choose(models(["mmproj.gguf"]), None), Err(HubError::NoWeights)));
     }
 
+    /// Spelled out, these would be a milliard names.
+    #[test]
+    fn names_that_promise_many_parts_are_not_spelled_out() {
+        let files: Vec<String> = (0..10_000).map(|n| format!("m{n}-00001-of-99999.gguf")).collect();
+        let all = || models(files.iter().map(String::as_str));
+        let error = choose(all(), None).unwrap_err();
+        let HubError::SeveralGguf { files } = &error else { panic!("{error}") };
+        assert_eq!(files.len(), 10_000);
+        let said = error.to_string();
+        assert!(said.len() < 2_000 && said.ends_with("and 9936 more"), "{said}");
+        assert_eq!(choose(all(), Some("m7")).unwrap().parts().len(), 99_999);
+        assert_eq!(
+            choose(models(["m-00003-of-00002.gguf"]), None).unwrap().parts(),
+            ["m-00003-of-00002.gguf"]
+        );
+    }
+
     #[test]
     fn an_only_file_needs_no_choice() {
-        assert_eq!(choose(models(["m.gguf", "mmproj.gguf"]), None).unwrap().parts, ["m.gguf"]);
+        assert_eq!(choose(models(["m.gguf", "mmproj.gguf"]), None).unwrap().parts(), ["m.gguf"]);
     }
 }

@@ -85,7 +85,7 @@ fn is_part(part: &str) -> bool {
 /// A relative path with `/` that stays below where it begins.
 pub(super) fn is_safe_path(path: &str) -> bool {
     let bad = |part: &str| part.is_empty() || part == "." || part == "..";
-    !path.split('/').any(bad) && !path.contains(['\\', ':', '\0'])
+    !path.split('/').any(bad) && !path.contains(['\\', ':']) && !path.contains(char::is_control)
 }
 
 fn has_weight_extension(name: &str) -> bool {
@@ -134,6 +134,8 @@ mod tests {
             "org/name:",
             "org/name:../m.gguf",
             "org/name@../x",
+            "org/name@a\u{1b}[2J",
+            "org/name:m\n.gguf",
             "org/a--b",
             "org/..",
         ] {

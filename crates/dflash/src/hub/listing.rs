@@ -53,6 +53,9 @@ struct RawLfs {
     sha256: Option<String>,
 }
 
+/// More than any file has; a few thousand of them still add up within 64 bits.
+const LARGEST: u64 = 1 << 50;
+
 impl Listing {
     /// Reads the JSON of `url`.
     pub(super) fn read(bytes: &[u8], url: &str) -> Result<Self, HubError> {
@@ -93,7 +96,7 @@ impl Content {
     pub(super) fn new(size: u64, etag: &str) -> Option<Self> {
         let etag = etag.trim().trim_start_matches("W/").trim_matches('"');
         let named = etag.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-        (named && !etag.is_empty()).then(|| Self { size, etag: etag.to_owned() })
+        (named && !etag.is_empty() && size <= LARGEST).then(|| Self { size, etag: etag.to_owned() })
     }
 }
 
@@ -105,13 +108,14 @@ mod tests {
     fn sizes_and_hashes_where_there_are_any() {
         let json = r#"{"id":"o/n","sha":"abc1","siblings":[{"rfilename":"a","size":3,"blobId":"01"},
             {"rfilename":"b","size":4,"blobId":"02","lfs":{"sha256":"ff","size":4,"pointerSize":1}},
-            {"rfilename":"c"},{"rfilename":"../d"}]}"#;
+            {"rfilename":"c"},{"rfilename":"../d"},{"rfilename":"e\u001b[2J"},{"rfilename":"/f"}]}"#;
         let listing = Listing::read(json.as_bytes(), "u").unwrap();
         assert_eq!(listing.commit, "abc1");
         let content = |name| listing.file(name).unwrap().content.clone();
         assert_eq!(content("a"), Some(Content { size: 3, etag: "01".into() }));
         assert_eq!(content("b"), Some(Content { size: 4, etag: "ff".into() }));
         assert_eq!((content("c"), listing.file("../d")), (None, None));
+        assert_eq!(listing.names().collect::<Vec<_>>(), ["a", "b", "c"]);
     }
 
     #[test]
@@ -129,5 +133,6 @@ mod tests {
         assert_eq!(Content::new(1, "W/\"ab-1\"").unwrap().etag, "ab-1");
         assert_eq!(Content::new(1, "\"../x\""), None);
         assert_eq!(Content::new(1, "\"\""), None);
+        assert_eq!(Content::new(u64::MAX, "ab"), None);
     }
 }

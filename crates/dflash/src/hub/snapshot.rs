@@ -36,7 +36,7 @@ impl Snapshot {
             return Ok(Some(Self::of_directory(dir, &files)));
         }
         match gguf::choose(models, file) {
-            Ok(model) => Ok(Some(Self::of_parts(dir, &model.parts))),
+            Ok(model) => Ok(Some(Self::of_parts(dir, &model.parts()))),
             Err(error @ HubError::SeveralGguf { .. }) => Err(error),
             Err(_) => Ok(None),
         }
