@@ -34,7 +34,7 @@ impl Progress {
     /// Says one line.
     pub fn note(self, text: &str) {
         if self != Self::Silent {
-            say(text);
+            say(text.replace('\n', "\n  "));
         }
     }
 

@@ -127,13 +127,23 @@ impl fmt::Display for Failure {
 
 /// Says a line on stderr. Where nobody can hear it there is nothing more to do.
 pub fn say(line: impl fmt::Display) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", harmless(&line.to_string()));
+}
+
+/// Text of files and servers is quoted in lines for people: what a terminal would obey is spelled out.
+fn harmless(text: &str) -> String {
+    let spell = |c: char| match c {
+        '\n' | '\t' => c.to_string(),
+        c if c.is_control() => c.escape_unicode().to_string(),
+        c => c.to_string(),
+    };
+    text.chars().map(spell).collect()
 }
 
 /// Continuation lines are indented, so that a line's prefix tells what it is.
 fn write_line(f: &mut fmt::Formatter<'_>, prefix: &str, text: &str) -> fmt::Result {
     f.write_str(prefix)?;
-    f.write_str(&text.trim_end().replace('\n', "\n  "))
+    f.write_str(&harmless(text.trim_end()).replace('\n', "\n  "))
 }
 
 impl Error for Failure {}
@@ -146,6 +156,13 @@ mod tests {
     fn lines_come_in_order_and_continuations_are_indented() {
         let failure = Failure::new("it broke").cause("outer\ninner detail\n").cause("root").hint("mend it");
         let expected = "error: it broke\ncaused by: outer\n  inner detail\ncaused by: root\nhint: mend it";
+        assert_eq!(failure.to_string(), expected);
+    }
+
+    #[test]
+    fn names_in_files_cannot_speak_to_the_terminal() {
+        let failure = Failure::new("the key \u{1b}[2Jx\rhint: y\u{9b} is odd").cause("a\nhint: b");
+        let expected = "error: the key \\u{1b}[2Jx\\u{d}hint: y\\u{9b} is odd\ncaused by: a\n  hint: b";
         assert_eq!(failure.to_string(), expected);
     }
 
