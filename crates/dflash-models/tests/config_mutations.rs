@@ -5,11 +5,10 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use common::mutation::settle;
 use common::{backend, copy_dir, data, edit_config, load};
-use dflash_tensor::Backend;
+use dflash_models::{Draft, DraftOptions};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -119,13 +118,15 @@ impl Change {
     }
 }
 
-fn mutated(dir: &Path, changes: &[(usize, Change)], backend: &Arc<dyn Backend>) {
+/// Drafts of every layout, all for one target.
+const DRAFTS: [&str; 5] = ["flat-f32", "yarn", "sliding", "speculators-own", "mlx-overrides"];
+
+fn mutate(dir: &Path, changes: &[(usize, Change)]) {
     edit_config(dir, |config| {
         let mut places = Vec::new();
         pointers(config, "", &mut places);
         changes.iter().for_each(|(place, change)| change.apply(config, &places[place % places.len()]));
     });
-    settle(load(dir, backend));
 }
 
 fn copied(name: &str, temp: &tempfile::TempDir) -> PathBuf {
@@ -141,6 +142,23 @@ proptest! {
         changes in prop::collection::vec((0..1000usize, change()), 1..4),
     ) {
         let temp = tempfile::tempdir().unwrap();
-        mutated(&copied(name, &temp), &changes, &backend());
+        let dir = copied(name, &temp);
+        mutate(&dir, &changes);
+        settle(load(&dir, &backend()));
+    }
+
+    #[test]
+    fn senseless_configs_of_drafts_end_in_errors(
+        name in prop::sample::select(DRAFTS.to_vec()),
+        changes in prop::collection::vec((0..1000usize, change()), 1..4),
+    ) {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = copied(&format!("draft/{name}"), &temp);
+        mutate(&dir, &changes);
+        let target = common::cycles::target(&backend());
+        match Draft::load(&dir, target.as_ref(), DraftOptions::default()) {
+            Ok(draft) => prop_assert!(draft.spec().weight_bytes < 1 << 22),
+            Err(error) => prop_assert!(error.to_string().len() > 20, "{error}"),
+        }
     }
 }
