@@ -2,8 +2,8 @@
 //!
 //! The gated delta rule of its 24 linear layers for one row and for a block of 16, and going back to 8 of
 //! 16 rows in all of them, beside the time that the states take to be read and written at the bandwidth of
-//! the memory. Then, in the same run, the products that such a block takes in all 32 layers, and going back
-//! as a share of both. Weights come from memory, as they do while a model decodes.
+//! the memory. Then, in the same run, the products that such a block takes in all 32 layers and the head, and
+//! going back as a share of both. Weights come from memory, as they do while a model decodes.
 
 use std::time::Instant;
 
@@ -31,7 +31,7 @@ fn main() {
     println!("{}, reading {:.1} GB/s", backend.name(), bandwidth / 1e9);
     let replay = layers(&backend, bandwidth);
     let products = products(&backend);
-    println!("products of {BLOCK} rows in 32 layers, without the head: {:.1} ms", products * 1e3);
+    println!("products of {BLOCK} rows in 32 layers and the head: {:.1} ms", products * 1e3);
     println!(
         "going back is {:.2} % of the products and the recurrence",
         100.0 * replay.0 / (products + replay.1)
@@ -140,7 +140,7 @@ struct Product {
     count: usize,
 }
 
-const PRODUCTS: [Product; 6] = [
+const PRODUCTS: [Product; 7] = [
     // qkv, gate, beta and alpha of a linear layer, and its output.
     Product { parts: &[8192, 4096, 32, 32], cols: HIDDEN, tail: Tail::Store, count: LAYERS },
     Product { parts: &[HIDDEN], cols: VALUES, tail: Tail::Add, count: LAYERS },
@@ -149,6 +149,8 @@ const PRODUCTS: [Product; 6] = [
     Product { parts: &[HIDDEN], cols: 4096, tail: Tail::Add, count: 8 },
     Product { parts: &[WIDE, WIDE], cols: HIDDEN, tail: Tail::Glu(Activation::Silu), count: 32 },
     Product { parts: &[HIDDEN], cols: WIDE, tail: Tail::Add, count: 32 },
+    // The head: every row of a verified block has its choice.
+    Product { parts: &[248_320], cols: HIDDEN, tail: Tail::Store, count: 1 },
 ];
 
 impl Product {
@@ -187,7 +189,7 @@ impl Product {
     }
 }
 
-/// Seconds of the products of a block in all layers.
+/// Seconds of the products of a block in all layers and the head.
 fn products(backend: &CpuBackend) -> f64 {
     PRODUCTS.iter().map(|product| product.count as f64 * product.time(backend)).sum()
 }

@@ -12,7 +12,7 @@ const WIDTHS: [usize; 5] = [1, 2, 4, 8, 16];
 /// Committed positions before the measured rows: short, since weights dominate a step.
 const CONTEXT: usize = 16;
 /// Repetitions; the fastest counts, as it is the one least disturbed.
-const REPETITIONS: usize = 5;
+const REPETITIONS: usize = 7;
 /// Once the repetitions of a point have taken so long, no further one begins: a long pass is disturbed little.
 const LONG: Duration = Duration::from_millis(200);
 
@@ -98,7 +98,7 @@ impl StepCosts {
     }
 
     /// Measures a decoder's target and proposers, on a short sequence of its own; `step` is called before every
-    /// point.
+    /// pass.
     ///
     /// # Errors
     /// The backend's.
@@ -118,18 +118,44 @@ fn widths(decoder: &Decoder) -> impl Iterator<Item = usize> {
     WIDTHS.into_iter().filter(move |&width| width <= most)
 }
 
-fn fastest(mut once: impl FnMut() -> Result<(), EngineError>) -> Result<f64, EngineError> {
-    let (mut best, mut spent) = (Duration::MAX, Duration::ZERO);
+/// The fastest of some runs of `once` at every width. Widths take turns, so that what disturbs the machine for
+/// a moment does not fall on one of them; and no step is dearer than one of more rows, whatever was measured.
+fn fastest(
+    widths: impl Iterator<Item = usize>,
+    mut once: impl FnMut(usize) -> Result<(), EngineError>,
+) -> Result<Vec<(usize, f64)>, EngineError> {
+    let mut runs: Vec<Runs> = widths.map(Runs::of).collect();
     for _ in 0..REPETITIONS {
-        let began = Instant::now();
-        once()?;
-        let took = began.elapsed();
-        (best, spent) = (best.min(took), spent + took);
-        if spent > LONG {
-            break;
+        for runs in runs.iter_mut().filter(|runs| runs.spent <= LONG) {
+            let began = Instant::now();
+            once(runs.width)?;
+            runs.add(began.elapsed());
         }
     }
-    Ok(best.as_secs_f64())
+    let mut most = Duration::MAX;
+    for runs in runs.iter_mut().rev() {
+        most = most.min(runs.best);
+        runs.best = most;
+    }
+    Ok(runs.iter().map(|runs| (runs.width, runs.best.as_secs_f64())).collect())
+}
+
+/// Runs at one width.
+struct Runs {
+    width: usize,
+    best: Duration,
+    spent: Duration,
+}
+
+impl Runs {
+    fn of(width: usize) -> Self {
+        Self { width, best: Duration::MAX, spent: Duration::ZERO }
+    }
+
+    fn add(&mut self, took: Duration) {
+        self.best = self.best.min(took);
+        self.spent += took;
+    }
 }
 
 /// One pass of the target over `rows` rows behind the cache, of which it then accepts `accept`.
@@ -148,15 +174,12 @@ fn verify_curve(
 ) -> Result<Curve, EngineError> {
     let mut cache = decoder.target().new_cache();
     pass(decoder, scratch, &mut cache, CONTEXT, CONTEXT);
-    let point = |width| {
+    let points = fastest(widths(decoder), |width| {
         step();
-        let seconds = fastest(|| {
-            pass(decoder, scratch, &mut cache, width, 0);
-            decoder.choose_all(scratch)
-        });
-        Ok((width, seconds?))
-    };
-    Ok(Curve::new(widths(decoder).map(point).collect::<Result<_, EngineError>>()?))
+        pass(decoder, scratch, &mut cache, width, 0);
+        decoder.choose_all(scratch)
+    });
+    Ok(Curve::new(points?))
 }
 
 fn propose_curve(
@@ -169,19 +192,14 @@ fn propose_curve(
     let mut state = proposer.new_state();
     pass(decoder, scratch, &mut decoder.target().new_cache(), CONTEXT, CONTEXT);
     proposer.observe(&mut state, scratch.tapped(), 0..CONTEXT, 0);
-    let point = |width| {
+    let points = fastest(widths(decoder).filter(|&width| width > 1), |width| {
         step();
-        let seconds = fastest(|| {
-            scratch.drafted.clear();
-            let (ids, drafted) = (&[0; CONTEXT + 1], &mut scratch.drafted);
-            let request = ProposeRequest { state: &mut state, ids, width, drafted };
-            let failed = |source| EngineError::Proposer { name: proposer.name(), source };
-            proposer.propose(&mut [request]).map_err(failed)
-        });
-        Ok((width, seconds?))
-    };
-    let points = widths(decoder).filter(|&width| width > 1).map(point);
-    let points = points.collect::<Result<Vec<_>, EngineError>>()?;
+        scratch.drafted.clear();
+        let (ids, drafted) = (&[0; CONTEXT + 1], &mut scratch.drafted);
+        let request = ProposeRequest { state: &mut state, ids, width, drafted };
+        let failed = |source| EngineError::Proposer { name: proposer.name(), source };
+        proposer.propose(&mut [request]).map_err(failed)
+    })?;
     Ok((!points.is_empty()).then(|| Curve::new(points)))
 }
 

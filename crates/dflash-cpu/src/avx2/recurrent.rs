@@ -1,6 +1,6 @@
 //! [`crate::recurrent::kernel`], compiled for these instructions.
 
-use crate::recurrent::kernel::{self, Columns, WIDTH};
+use crate::recurrent::kernel::{self, Columns, Taped, WIDTH};
 use crate::rows::Norm;
 
 macro_rules! compiled {
@@ -31,7 +31,7 @@ compiled! {
         v: &mut [f32; WIDTH],
         y: &mut [f32; WIDTH]
     );
-    fn write(state: &mut [Columns], k: &[f32], g: f32, delta: &[f32; WIDTH]);
+    fn repeat(state: &mut [Columns], steps: &[Taped<'_>]);
     fn read_out(y: &[f32], norm: Norm<'_>, gate: &[f32], out: &mut [f32]);
     fn gate_sum(bias: Option<&[f32]>, after: &[f32], out: &mut [f32]);
 }

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use dflash_tensor::{Batch, DeltaGeometry, DeltaInputs, DeltaSpec, SeqCache, Tensor};
 
 use super::job::{Job, find};
-use super::kernel::{Columns, WIDTH, on};
+use super::kernel::{Columns, Taped, WIDTH, on};
 use super::layout::{lanes, tile_columns, tile_rows, tiles};
 use super::tape::Step;
 use super::{each, jobs};
@@ -197,7 +197,8 @@ fn repeat(
     let first = at * geometry.value_heads * geometry.value_dim + columns.start;
     // SAFETY: the tiles of a head are one thread's.
     let delta = lanes(unsafe { rows.v.piece(first..first + columns.len()) });
-    on!(isa, write(state, rows.key(rows.k, at, key), rows.g[at * geometry.value_heads + head], &delta));
+    let g = rows.g[at * geometry.value_heads + head];
+    on!(isa, repeat(state, &[Taped { k: rows.key(rows.k, at, key), g, delta }]));
 }
 
 /// Norm and gate of what was read, and the tape.

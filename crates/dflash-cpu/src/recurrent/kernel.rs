@@ -69,7 +69,7 @@ pub(crate) fn strength(beta: &[f32], out: &mut [f32]) {
 }
 
 /// A step of the delta rule on a tile of a state, with decay `g` and strength `b`. `v` becomes
-/// `delta = b * (v - g * S'k)`, the state what [`write()`] makes of it, and `y = S'q` of that.
+/// `delta = b * (v - g * S'k)`, the state what [`repeat`] makes of it, and `y = S'q` of that.
 #[inline(always)]
 pub(crate) fn step(
     state: &mut [Columns],
@@ -95,12 +95,22 @@ pub(crate) fn step(
     (*v, *y) = (delta, read);
 }
 
-/// `S = g * S + k delta'` on a tile of a state.
+/// What a step left on the tape for a tile of a state.
+pub(crate) struct Taped<'a> {
+    pub(crate) k: &'a [f32],
+    pub(crate) g: f32,
+    pub(crate) delta: [f32; WIDTH],
+}
+
+/// `S = g * S + k delta'` on a tile of a state, step after step; a row goes through all of them at once.
 #[inline(always)]
-pub(crate) fn write(state: &mut [Columns], k: &[f32], g: f32, delta: &[f32; WIDTH]) {
-    let delta = *delta;
-    for (row, &k) in state.iter_mut().zip(k) {
-        write_row(&mut row.0, k, g, &delta);
+pub(crate) fn repeat(state: &mut [Columns], steps: &[Taped<'_>]) {
+    for (index, row) in state.iter_mut().enumerate() {
+        let mut after = row.0;
+        for step in steps {
+            write_row(&mut after, step.k[index], step.g, &step.delta);
+        }
+        row.0 = after;
     }
 }
 

@@ -1,10 +1,11 @@
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 
 use dflash_tensor::{Accepted, DeltaGeometry, KeyHeadMap, RecurrentGeometry, RecurrentStore, Shape, Span};
 
 use super::job::Job;
-use super::kernel::{Columns, WIDTH, on};
+use super::kernel::{Columns, Taped, WIDTH, on};
 use super::layout::{Layout, lanes, tile_columns, tile_rows, tiles};
 use super::tape::Tape;
 use crate::Isa;
@@ -47,8 +48,8 @@ struct Pass {
 
 /// The state of a layer of a sequence.
 ///
-/// The committed state is shared with snapshots and never written. A pass writes into a spare one, which
-/// takes its place when it is accepted.
+/// A pass never writes the committed state, which snapshots share. It writes into a spare one, which takes its
+/// place when the whole pass is accepted.
 pub(crate) struct RecurrentState {
     layout: Layout,
     isa: Isa,
@@ -98,23 +99,45 @@ impl RecurrentState {
         Job::new(span, self.layout, &self.committed, &mut next.heads, tape)
     }
 
-    /// Repeats the steps of `path` from the committed state into the spare one.
+    /// Repeats the steps of `path` on the committed state: where it stands, unless a snapshot shares it.
     fn replay(&mut self, path: &[usize]) {
         let Self { layout, isa, pool, committed, spare, tape, .. } = self;
         let next = writable(spare, layout);
         next.push(committed, path.iter().rev().map(|&row| tape.step(row).raw), layout.channels());
-        let Some(geometry) = layout.geometry.delta else { return };
-        let heads = Disjoint::new(&mut next.heads);
-        pool.each(geometry.value_heads, &|_, head| {
-            for tile in 0..tiles(&geometry) {
-                let own = tile_rows(&geometry, head, tile);
-                // SAFETY: a head is one thread's, and tiles do not overlap.
-                let state = unsafe { heads.piece(own.clone()) };
-                state.copy_from_slice(&committed.heads[own]);
-                repeat(*isa, &geometry, tape, path, (head, tile), state);
+        let geometry = layout.geometry.delta;
+        let repeat = |head, tile, state: &mut [Columns]| {
+            geometry.iter().for_each(|geometry| repeat(*isa, geometry, tape, path, (head, tile), state));
+        };
+        match Arc::get_mut(committed) {
+            Some(State { heads, tail }) => {
+                std::mem::swap(tail, &mut next.tail);
+                each_tile(pool, geometry.as_ref(), heads, &|head, tile, _, state| repeat(head, tile, state));
             }
-        });
+            None => {
+                each_tile(pool, geometry.as_ref(), &mut next.heads, &|head, tile, own, state| {
+                    state.copy_from_slice(&committed.heads[own]);
+                    repeat(head, tile, state);
+                });
+                std::mem::swap(committed, spare.as_mut().expect("a state just written"));
+            }
+        }
     }
+}
+
+/// Works on `(head, tile, rows of the tile, the rows)`.
+type TileBody<'a> = dyn Fn(usize, usize, Range<usize>, &mut [Columns]) + Sync + 'a;
+
+/// Runs `body` for every tile of a state on the threads.
+fn each_tile(pool: &Pool, geometry: Option<&DeltaGeometry>, heads: &mut [Columns], body: &TileBody<'_>) {
+    let Some(geometry) = geometry else { return };
+    let heads = Disjoint::new(heads);
+    pool.each(geometry.value_heads, &|_, head| {
+        for tile in 0..tiles(geometry) {
+            let own = tile_rows(geometry, head, tile);
+            // SAFETY: a head is one thread's, and tiles do not overlap.
+            body(head, tile, own.clone(), unsafe { heads.piece(own) });
+        }
+    });
 }
 
 /// Repeats the steps of `path` on a tile.
@@ -128,11 +151,13 @@ fn repeat(
 ) {
     let key = tape.key_heads.key_head(geometry, head) * geometry.key_dim;
     let columns = tile_columns(geometry, head, tile);
-    for &row in path {
+    let taped = |&row: &usize| {
         let step = tape.step(row);
-        let delta = lanes(&step.delta[columns.clone()]);
-        on!(isa, write(state, &step.k[key..][..geometry.key_dim], step.g[head], &delta));
-    }
+        let k = &step.k[key..][..geometry.key_dim];
+        Taped { k, g: step.g[head], delta: lanes(&step.delta[columns.clone()]) }
+    };
+    let steps = path.iter().map(taped).collect::<Vec<_>>();
+    on!(isa, repeat(state, &steps));
 }
 
 /// Whether every row continues the one before.
@@ -176,7 +201,7 @@ impl RecurrentStore for RecurrentState {
         let pass = pass.expect("rows are accepted after they went through the layer");
         if !pass.chain || path.len() < pass.rows {
             assert!(pass.taped, "a part of a pass that was announced as a whole");
-            self.replay(&path);
+            return self.replay(&path);
         }
         let spare = self.spare.as_mut().expect("a pass has a state after it");
         std::mem::swap(&mut self.committed, spare);
