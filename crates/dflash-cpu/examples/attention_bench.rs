@@ -144,7 +144,7 @@ fn multiply_add_avx2() -> f32 {
 
 fn multiply_adds(isa: Isa) -> f32 {
     #[cfg(target_arch = "x86_64")]
-    if isa == Isa::Avx2 {
+    if isa != Isa::Scalar {
         // SAFETY: the instruction set was detected.
         return unsafe { multiply_add_avx2() };
     }

@@ -59,7 +59,7 @@ pub(crate) fn choose(
     assert!((1..=part.rows).contains(&vocab), "{vocab} of {} outputs", part.rows);
     let mut scratch = backend.scratch();
     let scratch = &mut *scratch;
-    let inputs = scratch.inputs.prepare(backend, Forms::of(&packed.parts), request);
+    let inputs = scratch.inputs.prepare(backend, Forms::of(backend.isa, &packed.parts), request);
     let (tiles, threads) = (vocab.div_ceil(TILE), backend.pool.threads());
     let found = room(&mut scratch.choose.found, inputs.rows * tiles);
     let logits = room(&mut scratch.choose.logits, CHUNK * threads);

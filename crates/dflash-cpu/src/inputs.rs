@@ -6,7 +6,7 @@ use crate::disjoint::Disjoint;
 use crate::pack::{BLOCK, PackedPart};
 use crate::quantize::{QuantBlock, WideBlock};
 use crate::rows::Prepared;
-use crate::{CpuBackend, host, rows};
+use crate::{CpuBackend, Isa, host, rows};
 
 /// Elements up to which the calling thread prepares the rows alone: a region costs more than it saves.
 const ALONE: usize = 8192;
@@ -54,13 +54,14 @@ pub(crate) struct Forms {
 }
 
 impl Forms {
-    /// Those that any of `parts` asks for.
-    pub(crate) fn of<'p>(parts: impl IntoIterator<Item = &'p PackedPart>) -> Self {
+    /// Those that any of `parts` asks for. AVX-512 multiplies bytes with bytes.
+    pub(crate) fn of<'p>(isa: Isa, parts: impl IntoIterator<Item = &'p PackedPart>) -> Self {
         let mut forms = Self::default();
         for kind in parts.into_iter().map(|part| part.kind) {
             forms.values |= !kind.is_quantized();
-            forms.blocks |= kind.takes_bytes();
-            forms.wide |= kind.takes_words();
+            let words = kind.takes_words() && isa != Isa::Avx512;
+            forms.blocks |= kind.is_quantized() && !words;
+            forms.wide |= words;
         }
         forms
     }

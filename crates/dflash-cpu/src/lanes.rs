@@ -10,9 +10,9 @@ pub(crate) fn glu(isa: Isa, activation: Activation, gate: &[f32; LANES], up: &[f
     match isa {
         Isa::Scalar => std::array::from_fn(|lane| math::activate(activation, gate[lane]) * up[lane]),
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => crate::avx2::glu(activation, gate, up),
+        Isa::Avx2 | Isa::Avx512 => crate::avx2::glu(activation, gate, up),
         #[cfg(not(target_arch = "x86_64"))]
-        Isa::Avx2 => unreachable!("not on this machine"),
+        Isa::Avx2 | Isa::Avx512 => unreachable!("not on this machine"),
     }
 }
 
@@ -33,9 +33,9 @@ pub(crate) fn capped(isa: Isa, cap: f32, x: &[f32; LANES]) -> [f32; LANES] {
     match isa {
         Isa::Scalar => x.map(|x| math::softcap(cap, x)),
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => crate::avx2::softcap(cap, x),
+        Isa::Avx2 | Isa::Avx512 => crate::avx2::softcap(cap, x),
         #[cfg(not(target_arch = "x86_64"))]
-        Isa::Avx2 => unreachable!("not on this machine"),
+        Isa::Avx2 | Isa::Avx512 => unreachable!("not on this machine"),
     }
 }
 
@@ -57,9 +57,9 @@ pub(crate) fn sum_exp(isa: Isa, chunks: &[[f32; LANES]], max: f32) -> [f32; LANE
     match isa {
         Isa::Scalar => sum_exp_scalar(chunks, max),
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => crate::avx2::sum_exp(chunks, max),
+        Isa::Avx2 | Isa::Avx512 => crate::avx2::sum_exp(chunks, max),
         #[cfg(not(target_arch = "x86_64"))]
-        Isa::Avx2 => unreachable!("not on this machine"),
+        Isa::Avx2 | Isa::Avx512 => unreachable!("not on this machine"),
     }
 }
 
@@ -76,9 +76,9 @@ pub(crate) fn add_scaled(isa: Isa, factor: f32, x: &[f32], out: &mut [f32]) {
     match isa {
         Isa::Scalar => add_scaled_body(factor, x, out),
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => crate::avx2::add_scaled(factor, x, out),
+        Isa::Avx2 | Isa::Avx512 => crate::avx2::add_scaled(factor, x, out),
         #[cfg(not(target_arch = "x86_64"))]
-        Isa::Avx2 => unreachable!("not on this machine"),
+        Isa::Avx2 | Isa::Avx512 => unreachable!("not on this machine"),
     }
 }
 

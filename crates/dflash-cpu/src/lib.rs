@@ -9,6 +9,8 @@
 mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod backend;
 mod bandwidth;
 mod choose;
@@ -30,6 +32,7 @@ mod quantize;
 mod recurrent;
 mod rows;
 mod scalar;
+mod self_test;
 mod tile;
 
 pub use backend::CpuBackend;

@@ -42,7 +42,7 @@ fn run(backend: &CpuBackend, weight: &Weight, request: &Request<'_>, tail: Tail,
     assert_eq!(request.x.cols, weight.cols(), "columns of input and weight");
     let packed = Packed::of(weight);
     let mut scratch = backend.scratch();
-    let inputs = scratch.inputs.prepare(backend, Forms::of(&packed.parts), request);
+    let inputs = scratch.inputs.prepare(backend, Forms::of(backend.isa, &packed.parts), request);
     let targets = targets(packed, tail, inputs.rows, outs);
     let product = Product { isa: backend.isa, packed, inputs, rows: 0..inputs.rows, targets };
     backend.pool.split(product.groups(tail), &|_, groups| product.run(tail, &groups));

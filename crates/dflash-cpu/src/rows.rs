@@ -61,9 +61,9 @@ pub(crate) fn rms_norm(isa: Isa, x: &[f32], norm: Norm<'_>, out: &mut [f32]) {
     match isa {
         Isa::Scalar => normalize(x, norm, out),
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => crate::avx2::rms_norm(x, norm, out),
+        Isa::Avx2 | Isa::Avx512 => crate::avx2::rms_norm(x, norm, out),
         #[cfg(not(target_arch = "x86_64"))]
-        Isa::Avx2 => unreachable!("not on this machine"),
+        Isa::Avx2 | Isa::Avx512 => unreachable!("not on this machine"),
     }
 }
 
@@ -84,9 +84,9 @@ fn quantize_row(isa: Isa, x: &[f32], blocks: &mut [QuantBlock], wide: &mut [Wide
             wide.iter_mut().zip(x).for_each(|(block, x)| *block = WideBlock::of(&quantize(x)));
         }
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => crate::avx2::quantize(x, blocks, wide),
+        Isa::Avx2 | Isa::Avx512 => crate::avx2::quantize(x, blocks, wide),
         #[cfg(not(target_arch = "x86_64"))]
-        Isa::Avx2 => unreachable!("not on this machine"),
+        Isa::Avx2 | Isa::Avx512 => unreachable!("not on this machine"),
     }
 }
 

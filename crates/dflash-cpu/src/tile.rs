@@ -50,8 +50,10 @@ pub(crate) fn multiply(isa: Isa, part: &PackedPart, inputs: &Inputs<'_>, tile: &
         Isa::Scalar => crate::scalar::multiply(part, inputs, tile, out),
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => crate::avx2::multiply(part, inputs, tile, out),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => crate::avx512::multiply(part, inputs, tile, out),
         #[cfg(not(target_arch = "x86_64"))]
-        Isa::Avx2 => unreachable!("not on this machine"),
+        Isa::Avx2 | Isa::Avx512 => unreachable!("not on this machine"),
     }
     for products in out {
         part.add_bias(tile.group, products);

@@ -19,6 +19,12 @@ fn best_kernels_on_one_thread() {
 }
 
 #[test]
+fn kernels_between_them_on_two_threads() {
+    let between = Isa::available().filter(|&isa| isa != Isa::Scalar && isa != Isa::detect());
+    between.for_each(|isa| conformance::run_all(&CpuBackend::new(2, isa)));
+}
+
+#[test]
 fn best_kernels_on_three_threads() {
     conformance::run_all(&CpuBackend::new(3, Isa::detect()));
 }

@@ -57,7 +57,7 @@ pub(crate) fn block(
     state: &mut State<'_>,
 ) {
     #[cfg(target_arch = "x86_64")]
-    if isa == Isa::Avx2 && how.dim.is_multiple_of(8) {
+    if isa != Isa::Scalar && how.dim.is_multiple_of(8) {
         return crate::avx2::attention::block(how, kv, q, queries, state);
     }
     let _ = isa;
@@ -69,7 +69,7 @@ pub(crate) fn block(
 /// `O*a + o*b`.
 pub(crate) fn join(isa: Isa, state: &mut State<'_>, slot: usize, max: f32, sum: f32, out: &[f32]) {
     #[cfg(target_arch = "x86_64")]
-    if isa == Isa::Avx2 && out.len().is_multiple_of(8) {
+    if isa != Isa::Scalar && out.len().is_multiple_of(8) {
         return crate::avx2::attention::join(state, slot, max, sum, out);
     }
     let _ = isa;

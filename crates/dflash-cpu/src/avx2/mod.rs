@@ -12,11 +12,11 @@ mod planes;
 mod quant;
 pub(crate) mod recurrent;
 mod rows;
-mod scale;
+pub(crate) mod scale;
 mod super_block;
 
 pub(crate) use lanes::{add_scaled, glu, softcap, sum_exp};
-pub(crate) use multiply::multiply;
+pub(crate) use multiply::{fetch, multiply};
 pub(crate) use rows::{quantize, rms_norm};
 
-use multiply::{fetch, hold, store};
+use multiply::{hold, store};

@@ -129,7 +129,7 @@ pub(super) fn hold<const R: usize>(sums: &mut [[__m256i; 2]; R]) {
 /// Asks for the `bytes` bytes that lie as far behind `position` as the next group.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn fetch(position: *const u8, group: usize, bytes: usize) {
+pub(crate) fn fetch(position: *const u8, group: usize, bytes: usize) {
     let position = position.wrapping_add(group);
     for line in (0..bytes).step_by(64) {
         // It never faults, wherever it points.

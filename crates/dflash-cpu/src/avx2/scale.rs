@@ -1,7 +1,7 @@
 use std::arch::x86_64::*;
 
 /// Eight numbers of a storage type, widened.
-pub(super) trait Widen {
+pub(crate) trait Widen {
     /// Bytes of one.
     const BYTES: usize;
 
@@ -13,7 +13,7 @@ pub(super) trait Widen {
 }
 
 /// IEEE single.
-pub(super) struct Single;
+pub(crate) struct Single;
 
 impl Widen for Single {
     const BYTES: usize = 4;
@@ -27,7 +27,7 @@ impl Widen for Single {
 }
 
 /// IEEE half.
-pub(super) struct Half;
+pub(crate) struct Half;
 
 impl Widen for Half {
     const BYTES: usize = 2;
@@ -41,7 +41,7 @@ impl Widen for Half {
 }
 
 /// bfloat16.
-pub(super) struct Brain;
+pub(crate) struct Brain;
 
 impl Widen for Brain {
     const BYTES: usize = 2;

@@ -130,7 +130,10 @@ impl Call<'_> {
 
     /// Forms of input that the experts in use ask for.
     fn forms(&self, weights: &[Weight]) -> Forms {
-        Forms::of(self.plan.shares.iter().flat_map(|share| &Packed::of(&weights[share.expert]).parts))
+        Forms::of(
+            self.backend.isa,
+            self.plan.shares.iter().flat_map(|share| &Packed::of(&weights[share.expert]).parts),
+        )
     }
 
     /// The products of all slots with their experts; threads share out groups of outputs of all experts.

@@ -19,9 +19,9 @@ macro_rules! on {
         match $isa {
             $crate::Isa::Scalar => $crate::recurrent::kernel::$kernel($($argument),*),
             #[cfg(target_arch = "x86_64")]
-            $crate::Isa::Avx2 => $crate::avx2::recurrent::$kernel($($argument),*),
+            $crate::Isa::Avx2 | $crate::Isa::Avx512 => $crate::avx2::recurrent::$kernel($($argument),*),
             #[cfg(not(target_arch = "x86_64"))]
-            $crate::Isa::Avx2 => unreachable!("not on this machine"),
+            $crate::Isa::Avx2 | $crate::Isa::Avx512 => unreachable!("not on this machine"),
         }
     };
 }

@@ -63,6 +63,7 @@ fn rows_threads_and_instruction_set_change_no_bits() {
                 (3, Isa::Scalar, &[23][..]),
                 (1, Isa::detect(), &[1, 4, 9, 23]),
                 (2, Isa::detect(), &[23]),
+                (2, if Isa::Avx2.is_available() { Isa::Avx2 } else { Isa::Scalar }, &[9, 23]),
                 (3, Isa::detect(), &[9, 23]),
                 (7, Isa::detect(), &[23]),
             ] {

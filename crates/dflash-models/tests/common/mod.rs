@@ -26,11 +26,8 @@ pub fn data(path: &str) -> PathBuf {
 
 /// A backend for every instruction set of this machine.
 pub fn backends() -> Vec<Arc<dyn Backend>> {
-    let mut backends: Vec<Arc<dyn Backend>> = vec![Arc::new(CpuBackend::new(1, Isa::Scalar))];
-    if Isa::detect() != Isa::Scalar {
-        backends.push(Arc::new(CpuBackend::new(2, Isa::detect())));
-    }
-    backends
+    let threads = |isa| if isa == Isa::Scalar { 1 } else { 2 };
+    Isa::available().map(|isa| Arc::new(CpuBackend::new(threads(isa), isa)) as Arc<dyn Backend>).collect()
 }
 
 /// The backend for tests where the kernels do not matter.

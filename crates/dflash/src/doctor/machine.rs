@@ -41,6 +41,10 @@ pub fn cpu(backend: &CpuBackend) -> Check {
             "cpu",
             format!("{message}; without AVX2, FMA and F16C decoding is several times slower"),
         ),
+        _ if dflash_cpu::Isa::avx512_failed() => Check::warning(
+            "cpu",
+            format!("{message}; AVX-512 gave other bits than it should and is not used"),
+        ),
         _ => Check::ok("cpu", message),
     };
     check.with(details)
