@@ -183,6 +183,10 @@ fn engine_failure(error: EngineError) -> Failure {
         EngineError::PromptTooLong { .. } => {
             failure.hint("shorten the prompt, or take a model with a longer context")
         }
+        EngineError::UnknownId { .. } => failure.hint(
+            "the model's tokenizer has tokens that its weights lack: it may belong to another model; compare \
+             tokenizer.json with vocab_size of config.json",
+        ),
         EngineError::EmptyPrompt => failure.hint("the prompt has no tokens: give more text"),
         EngineError::Backend(_) => failure.hint("`dflash doctor` loads the model and checks it"),
         _ => failure,

@@ -98,6 +98,10 @@ impl Runtime {
         let text = TextPipeline::open(&files.text())?;
         let mut loaded = load_with_progress(files, &backend, progress)?;
         let vocab = text.tokenizer().vocab_len().min(loaded.target.spec().vocab);
+        if vocab == 0 {
+            return Err(Failure::new("the model's vocabulary has no token in use")
+                .hint("its tokenizer is not that of a whole model; fetch the model again"));
+        }
         loaded.target.limit_vocab(vocab);
         let found = locator.draft(choice, &located, loaded.name.as_deref())?;
         let (draft, proposers) = open_draft(&found, loaded.target.as_ref(), options)?;

@@ -347,3 +347,21 @@ fn a_missing_tokenizer_is_told_before_the_weights_are_read() {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
     assert!(ran.stderr.contains("tokenizer.json") && ran.stderr.contains("hint: "), "{}", ran.stderr);
 }
+
+#[test]
+fn a_vocabulary_without_tokens_is_an_error() {
+    let (home, key) = (Home::new(), b"tokenizer.ggml.token_type");
+    let mut bytes = std::fs::read(models().join("mixed-untied.gguf")).unwrap();
+    let at = bytes.windows(key.len()).position(|window| window == key).unwrap() + key.len();
+    // Behind the key: array, type of its elements, their number, the elements. Five means unused.
+    let count = u64::from_le_bytes(bytes[at + 8..at + 16].try_into().unwrap()) as usize;
+    bytes[at + 16..at + 16 + 4 * count]
+        .chunks_exact_mut(4)
+        .for_each(|kind| kind.copy_from_slice(&[5, 0, 0, 0]));
+    let path = home.path().join("unused.gguf");
+    std::fs::write(&path, bytes).unwrap();
+    let args = ["generate", "--model", path.to_str().unwrap(), "--draft", "none", "--no-chat-template"];
+    let ran = home.run(&[&args[..], &["--prompt", "x"]].concat());
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
+    assert!(ran.stderr.contains("no token in use") && ran.stderr.contains("hint: "), "{}", ran.stderr);
+}

@@ -21,7 +21,8 @@ pub fn pair(request: &DoctorRequest, options: &Options, env: &Environment) -> Ve
         Ok(runtime) => vec![matched(&runtime), memory(runtime.info())],
         // Nothing is broken when the default pair was simply not fetched yet.
         Err(failure) if !options.offline.value && failure.kind() == FailureKind::NotFetched => {
-            vec![Check::warning("pair", format!("{failure}\n`dflash generate` fetches it"))]
+            // It was looked for without the network, which is no setting of the user's.
+            vec![Check::warning("pair", format!("{}; `dflash generate` fetches it", failure.message()))]
         }
         Err(failure) => vec![Check::fatal("pair", failure.to_string())],
     }

@@ -187,9 +187,9 @@ impl HubError {
             return *failure;
         }
         let failure = match &self {
-            Self::Offline { .. } => Failure::not_fetched(format!("the model '{id}' is not on this machine")),
-            Self::BadVariable { .. } => Failure::usage(format!("cannot get the model '{id}' from the Hub")),
-            _ => Failure::new(format!("cannot get the model '{id}' from the Hub")),
+            Self::Offline { .. } => Failure::not_fetched(format!("'{id}' is not on this machine")),
+            Self::BadVariable { .. } => Failure::usage(format!("cannot get '{id}' from the Hub")),
+            _ => Failure::new(format!("cannot get '{id}' from the Hub")),
         };
         let failure = failure.cause(&self);
         self.advice(id, endpoint).into_iter().fold(failure, Failure::hint)
