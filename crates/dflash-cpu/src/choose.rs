@@ -108,7 +108,7 @@ impl Search<'_> {
         let end = (begin + TILE_GROUPS).min(self.vocab.div_ceil(LANES));
         let mut products = NO_PRODUCTS;
         for group in begin..end {
-            for tile in tile::tiles(self.part, group, &self.inputs, first..first + logits.len()) {
+            for tile in tile::tiles(self.isa, self.part, group, &self.inputs, first..first + logits.len()) {
                 tile::multiply(self.isa, self.part, &self.inputs, &tile, &mut products);
                 let rows = tile.rows.start - first..tile.rows.end - first;
                 for (logits, products) in logits[rows].iter_mut().zip(&products) {

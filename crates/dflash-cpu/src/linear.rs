@@ -167,7 +167,7 @@ impl Product<'_> {
     ) {
         let mut products = NO_PRODUCTS;
         for group in groups {
-            for tile in tile::tiles(part, group, &self.inputs, rows.clone()) {
+            for tile in tile::tiles(self.isa, part, group, &self.inputs, rows.clone()) {
                 self.multiply(part, &tile, &mut products);
                 for (row, products) in tile.rows.zip(&products) {
                     // SAFETY: a group of outputs belongs to one thread.
@@ -182,9 +182,11 @@ impl Product<'_> {
         let [gate, up] = &self.packed.parts[..] else { unreachable!("two parts were checked") };
         let Some(target) = &self.targets[0] else { unreachable!("an output was checked") };
         let (mut gates, mut ups) = (NO_PRODUCTS, NO_PRODUCTS);
+        // Both take the same tiles, and those of floats are lower.
+        let lower = if up.kind.is_quantized() { gate } else { up };
         for chunk in self.chunks() {
             for group in mine.clone() {
-                for tile in tile::tiles(gate, group, &self.inputs, chunk.clone()) {
+                for tile in tile::tiles(self.isa, lower, group, &self.inputs, chunk.clone()) {
                     self.multiply(gate, &tile, &mut gates);
                     self.multiply(up, &tile, &mut ups);
                     for ((row, gates), ups) in tile.rows.zip(&gates).zip(&ups) {

@@ -5,10 +5,12 @@ use std::ops::Range;
 use crate::Isa;
 use crate::inputs::Inputs;
 use crate::pack::{LANES, PackedPart};
-use crate::pool::steps;
 
 /// Input rows of the largest tile. It changes speed, never bits.
-pub(crate) const MAX_ROWS: usize = 4;
+pub(crate) const MAX_ROWS: usize = 8;
+
+/// Input rows of a tile where registers are few, and of what remains of the largest ones.
+const FEW_ROWS: usize = 4;
 
 /// Products of a group, row after row.
 pub(crate) type Products = [[f32; LANES]; MAX_ROWS];
@@ -29,18 +31,25 @@ pub(crate) struct Tile {
 /// Bytes of quantised input rows between two reads of a group that leave the machine's prefetching alone.
 const QUIET: usize = 8 << 10;
 
-/// The tiles of `rows` against group `group`.
+/// The tiles of `rows` against group `group`. AVX-512 has registers for twice the rows of quantised weights.
 pub(crate) fn tiles(
+    isa: Isa,
     part: &PackedPart,
     group: usize,
     inputs: &Inputs<'_>,
     rows: Range<usize>,
 ) -> impl Iterator<Item = Tile> + use<> {
     let (first, end, row_bytes) = (rows.start, rows.end, inputs.row_bytes());
-    let loud = if part.kind.is_quantized() { QUIET / row_bytes } else { 1 };
-    steps(rows, MAX_ROWS).map(move |rows| {
+    let quantized = part.kind.is_quantized();
+    let loud = if quantized { QUIET / row_bytes } else { 1 };
+    let height = if quantized && isa == Isa::Avx512 { MAX_ROWS } else { FEW_ROWS };
+    let mut next = first;
+    std::iter::from_fn(move || {
+        let left = end - next;
+        let rows = next..next + if left >= height { height } else { left.min(FEW_ROWS) };
+        next = rows.end;
         let fetch_next = rows.end == end && (rows.start > first || rows.len() > loud);
-        Tile { group, rows, fetch_next }
+        (!rows.is_empty()).then_some(Tile { group, rows, fetch_next })
     })
 }
 
@@ -55,7 +64,7 @@ pub(crate) fn multiply(isa: Isa, part: &PackedPart, inputs: &Inputs<'_>, tile: &
         #[cfg(not(target_arch = "x86_64"))]
         Isa::Avx2 | Isa::Avx512 => unreachable!("not on this machine"),
     }
-    for products in out {
+    for products in &mut out[..tile.rows.len()] {
         part.add_bias(tile.group, products);
     }
 }

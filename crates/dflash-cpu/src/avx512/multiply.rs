@@ -73,6 +73,7 @@ impl Call<'_> {
                 2 => unit::multiply::<U, 2>(kind, weights, inputs, tile, out),
                 3 => unit::multiply::<U, 3>(kind, weights, inputs, tile, out),
                 4 => unit::multiply::<U, 4>(kind, weights, inputs, tile, out),
+                8 => unit::multiply::<U, 8>(kind, weights, inputs, tile, out),
                 rows => unreachable!("a tile of {rows} rows"),
             }
         }
