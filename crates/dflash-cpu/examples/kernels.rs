@@ -1,5 +1,5 @@
-//! Times the linear kernels: `cargo run --release --example kernels [format] [threads]`, with a format such as
-//! `Q4_K` or `"MLX 6-bit"`.
+//! Times the linear kernels: `cargo run --release --example kernels [format] [threads] [avx2]`, with a format such
+//! as `Q4_K` or `"MLX 6-bit"`, and with the kernels that are named, else the best.
 //!
 //! Per shape and format the median time of a call with 1 to 128 rows, as bandwidth, multiply-adds and in
 //! units of the call with one row; then a whole small model. Weights are rotated so that they come from
@@ -54,7 +54,9 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let wanted = arguments.first().cloned().unwrap_or_default();
     let threads = arguments.get(1).and_then(|threads| threads.parse().ok());
-    let backend = threads.map_or_else(CpuBackend::detect, |threads| CpuBackend::new(threads, Isa::detect()));
+    let isa = std::env::args().nth(3).and_then(|name| Isa::available().find(|isa| isa.name() == name));
+    let isa = isa.unwrap_or_else(Isa::detect);
+    let backend = threads.map_or_else(CpuBackend::detect, |threads| CpuBackend::new(threads, isa));
     println!("{}, reading {:.1} GB/s", backend.name(), backend.read_bandwidth() / 1e9);
     if wanted == "model" || wanted.is_empty() {
         model(&backend);
