@@ -43,6 +43,8 @@ pub struct PairInfo {
     pub weight_bytes: u64,
     /// Bytes of the target's K/V cache per position.
     pub cache_bytes_per_position: u64,
+    /// Bytes that recurrent layers hold for a sequence, however long it is.
+    pub state_bytes: u64,
     /// What the loader passed over.
     pub notes: Vec<String>,
 }
@@ -240,6 +242,8 @@ fn info(located: &Located, loaded: &LoadedTarget, draft: DraftInfo, backend: &Cp
         backend: dflash_tensor::Backend::name(backend),
         weight_bytes: loaded.weight_bytes + draft_bytes,
         cache_bytes_per_position: (0..cache.layers()).map(per_layer).sum(),
+        // The committed state and the one that a pass writes.
+        state_bytes: 2 * cache.bytes() as u64,
         notes: [&loaded.notes[..], &draft_notes].concat(),
     }
 }

@@ -87,14 +87,15 @@ fn memory(info: &PairInfo) -> Check {
     let mut system = System::new();
     system.refresh_memory();
     let positions = info.target.context.min(ESTIMATED_POSITIONS) as u64;
-    let needed = info.weight_bytes + info.cache_bytes_per_position * positions;
+    let cache = info.cache_bytes_per_position * positions + info.state_bytes;
+    let needed = info.weight_bytes + cache;
     // The weights are loaded already, so what is free now comes on top of them.
     let free = system.available_memory() + info.weight_bytes;
     let message = format!(
         "{} needed (weights {}, cache of {positions} positions {}), {} free of {}",
         human_bytes(needed),
         human_bytes(info.weight_bytes),
-        human_bytes(info.cache_bytes_per_position * positions),
+        human_bytes(cache),
         human_bytes(free),
         human_bytes(system.total_memory()),
     );
