@@ -5,6 +5,10 @@ use crate::checkpoint::Checkpoint;
 use crate::loader::{BiasRule, Loader};
 use crate::pass::{Pass, Sink};
 
+/// More rows than any filter covers. The least is two: with one row the layout of a filter would not tell whether
+/// a file was converted.
+pub(crate) const MAX_KERNEL: usize = 8;
+
 /// Sizes and habits of a gated short convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConvShape {

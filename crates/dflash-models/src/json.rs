@@ -203,6 +203,38 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// `layer_types`: of each of the layers what `kind` makes of its name. `known` says in an error which names
+    /// there are.
+    ///
+    /// # Errors
+    /// [`ModelError::BadValue`], or [`ModelError::Refused`] where `kind` does not know a name.
+    pub fn layer_types<K>(
+        &self,
+        layers: usize,
+        kind: impl Fn(&str) -> Option<K>,
+        known: &'static str,
+    ) -> Result<Option<Vec<K>>, ModelError> {
+        let key = "layer_types";
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let list = value.as_array().filter(|list| list.len() == layers);
+        let list = list.ok_or_else(|| self.bad(key, &format!("a list of {layers} names")))?;
+        let kind = |name: &Value| name.as_str().and_then(&kind).ok_or_else(|| self.refused(key, known));
+        list.iter().map(kind).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// A truth value that may stand in `inner` as well, where it must be the same.
+    ///
+    /// # Errors
+    /// [`ModelError::BadValue`] or [`ModelError::Conflict`].
+    pub fn same_flag(&self, inner: &Keys<'_>, key: &str) -> Result<Option<bool>, ModelError> {
+        match (self.flag(key)?, inner.flag(key)?) {
+            (Some(a), Some(b)) if a != b => {
+                Err(self.conflict((self.name(key), a.to_string()), (inner.name(key), b.to_string())))
+            }
+            (a, b) => Ok(a.or(b)),
+        }
+    }
+
     /// A size that must be there.
     ///
     /// # Errors

@@ -2,7 +2,7 @@ use dflash_tensor::Activation;
 
 use crate::ModelError;
 use crate::decoder::FfnPlan;
-use crate::json::Keys;
+use crate::json::{Keys, MAX_SIZE};
 use crate::mlp::MlpShape;
 use crate::moe::MoeShape;
 
@@ -45,7 +45,7 @@ impl SparsePlan {
             return Err(config.bad("num_experts_per_tok", &format!("at most the {experts} experts")));
         }
         let shared = match shared {
-            true => config.integer("shared_expert_intermediate_size", MAX_WIDTH)?.filter(|&ffn| ffn > 0),
+            true => config.integer("shared_expert_intermediate_size", MAX_SIZE)?.filter(|&ffn| ffn > 0),
             false => None,
         };
         let experts = MoeShape {
@@ -72,4 +72,3 @@ type Planned = Result<FfnPlan, ModelError>;
 
 /// More than any model has.
 const MAX_EXPERTS: usize = 1 << 16;
-const MAX_WIDTH: usize = 1 << 21;

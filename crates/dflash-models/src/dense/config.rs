@@ -1,5 +1,4 @@
 use dflash_tensor::{Activation, KvGeometry, Mask};
-use serde_json::Value;
 
 use super::DenseRules;
 use crate::ModelError;
@@ -210,15 +209,12 @@ fn windows(rules: &DenseRules, config: &Keys<'_>) -> Result<Vec<Option<usize>>, 
 
 /// Per layer whether `layer_types` calls it a sliding one.
 fn layer_kinds(config: &Keys<'_>, layers: usize) -> Result<Option<Vec<bool>>, ModelError> {
-    let Some(value) = config.get("layer_types") else { return Ok(None) };
-    let list = value.as_array().filter(|list| list.len() == layers);
-    let list = list.ok_or_else(|| config.bad("layer_types", &format!("a list of {layers} names")))?;
-    let kind = |name: &Value| match name.as_str() {
-        Some("full_attention") => Ok(false),
-        Some("sliding_attention") => Ok(true),
-        _ => Err(config.refused("layer_types", "full_attention and sliding_attention are")),
+    let slides = |name: &str| match name {
+        "full_attention" => Some(false),
+        "sliding_attention" => Some(true),
+        _ => None,
     };
-    list.iter().map(kind).collect::<Result<_, _>>().map(Some)
+    config.layer_types(layers, slides, "full_attention and sliding_attention are")
 }
 
 fn geometry(config: &Keys<'_>, hidden: usize, heads: usize) -> Result<KvGeometry, ModelError> {

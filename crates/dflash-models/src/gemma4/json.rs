@@ -1,5 +1,4 @@
 use dflash_tensor::{Activation, KvGeometry};
-use serde_json::Value;
 
 use super::config::{Config, Habits, LayerPlan, Reach, cache_layer};
 use super::{overrides, rope};
@@ -101,7 +100,7 @@ pub(super) fn read(config: &Keys<'_>, notes: &mut Vec<String>) -> Result<Config,
         heads: text.required_size("num_attention_heads")?,
         bias: if text.flag("attention_bias")? == Some(true) { BiasRule::Always } else { BiasRule::Never },
         softcap: softcap(text)?,
-        tied: tied(config, text)?,
+        tied: config.same_flag(text, "tie_word_embeddings")?,
         layer_inputs: required_count(text, "hidden_size_per_layer_input")?,
         experts: experts(text)?,
         sliding: habits(text, &reaches, &kv, Reach::Sliding)?,
@@ -142,17 +141,6 @@ fn softcap(text: &Keys<'_>) -> Result<Option<f32>, ModelError> {
     }
 }
 
-fn tied(config: &Keys<'_>, text: &Keys<'_>) -> Result<Option<bool>, ModelError> {
-    let key = "tie_word_embeddings";
-    match (config.flag(key)?, text.flag(key)?) {
-        (Some(outer), Some(inner)) if outer != inner => {
-            let said = |keys: &Keys<'_>, flag: bool| (keys.name(key), flag.to_string());
-            Err(config.conflict(said(config, outer), said(text, inner)))
-        }
-        (outer, inner) => Ok(outer.or(inner)),
-    }
-}
-
 fn experts(text: &Keys<'_>) -> Result<Option<MoeShape>, ModelError> {
     if text.flag("enable_moe_block")? != Some(true) {
         return Ok(None);
@@ -175,15 +163,13 @@ fn experts(text: &Keys<'_>) -> Result<Option<MoeShape>, ModelError> {
 
 fn reaches(text: &Keys<'_>) -> Result<Vec<Reach>, ModelError> {
     let (key, layers) = ("layer_types", text.layers()?);
-    let list = text.get(key).ok_or_else(|| text.missing(key))?.as_array();
-    let list = list.filter(|list| list.len() == layers);
-    let list = list.ok_or_else(|| text.bad(key, &format!("a list of {layers} names")))?;
-    let reach = |name: &Value| match name.as_str() {
-        Some("full_attention") => Ok(Reach::Full),
-        Some("sliding_attention") => Ok(Reach::Sliding),
-        _ => Err(text.refused(key, "full_attention and sliding_attention are")),
+    let reach = |name: &str| match name {
+        "full_attention" => Some(Reach::Full),
+        "sliding_attention" => Some(Reach::Sliding),
+        _ => None,
     };
-    let reaches = list.iter().map(reach).collect::<Result<Vec<_>, _>>()?;
+    let reaches = text.layer_types(layers, reach, "full_attention and sliding_attention are")?;
+    let reaches = reaches.ok_or_else(|| text.missing(key))?;
     match reaches.last() {
         Some(Reach::Full) => Ok(reaches),
         _ => Err(text.refused(key, "the last layer has full attention")),

@@ -1,9 +1,9 @@
 use dflash_tensor::{Activation, DeltaGeometry, KeyHeadMap, KvGeometry, Mask};
-use serde_json::Value;
 
 use super::HybridRules;
 use crate::ModelError;
 use crate::attention::AttentionShape;
+use crate::conv::MAX_KERNEL;
 use crate::decoder::{DecoderConfig, FfnPlan, LayerPlan, MixerPlan};
 use crate::delta::{DeltaProjections, DeltaShape};
 use crate::json::Keys;
@@ -71,7 +71,7 @@ pub(super) fn from_json(
     notes: &mut Vec<String>,
 ) -> Result<DecoderConfig, ModelError> {
     let text = config.object("text_config")?;
-    let tied = tied(config, text.as_ref())?;
+    let tied = config.same_flag(text.as_ref().unwrap_or(config), "tie_word_embeddings")?;
     if let Some(text) = &text {
         require_kind(rules, text)?;
         notes.extend(note_unread(config, &[OTHER_PARTS, HARMLESS, &["tie_word_embeddings"]], &[]));
@@ -86,18 +86,6 @@ fn require_kind(rules: &HybridRules, text: &Keys<'_>) -> Result<(), ModelError> 
     match text.text("model_type")? {
         Some(kind) if !fits(kind) => Err(text.refused("model_type", "the text model of that family is")),
         _ => Ok(()),
-    }
-}
-
-/// The flag stands outside, inside, or in both places.
-fn tied(config: &Keys<'_>, text: Option<&Keys<'_>>) -> Result<Option<bool>, ModelError> {
-    let key = "tie_word_embeddings";
-    let Some(text) = text else { return config.flag(key) };
-    match (config.flag(key)?, text.flag(key)?) {
-        (Some(a), Some(b)) if a != b => {
-            Err(config.conflict((config.name(key), a.to_string()), (text.name(key), b.to_string())))
-        }
-        (a, b) => Ok(a.or(b)),
     }
 }
 
@@ -236,10 +224,6 @@ fn delta(rules: &HybridRules, config: &Keys<'_>, eps: f32) -> Result<DeltaShape,
     })
 }
 
-/// More rows than any filter covers. With one row the layout of a filter would not tell whether a file was
-/// converted.
-pub(super) const MAX_KERNEL: usize = 8;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Linear,
@@ -249,16 +233,14 @@ enum Kind {
 /// By name, else every `full_attention_interval`-th layer has attention.
 fn layer_kinds(config: &Keys<'_>) -> Result<Vec<Kind>, ModelError> {
     let layers = config.layers()?;
-    let Some(value) = config.get("layer_types") else {
-        let interval = config.size("full_attention_interval")?.unwrap_or(4);
-        return Ok((1..=layers).map(|n| if n % interval == 0 { Kind::Full } else { Kind::Linear }).collect());
+    let kind = |name: &str| match name {
+        "linear_attention" => Some(Kind::Linear),
+        "full_attention" => Some(Kind::Full),
+        _ => None,
     };
-    let list = value.as_array().filter(|list| list.len() == layers);
-    let list = list.ok_or_else(|| config.bad("layer_types", &format!("a list of {layers} names")))?;
-    let kind = |name: &Value| match name.as_str() {
-        Some("linear_attention") => Ok(Kind::Linear),
-        Some("full_attention") => Ok(Kind::Full),
-        _ => Err(config.refused("layer_types", "linear_attention and full_attention are")),
-    };
-    list.iter().map(kind).collect()
+    if let Some(kinds) = config.layer_types(layers, kind, "linear_attention and full_attention are")? {
+        return Ok(kinds);
+    }
+    let interval = config.size("full_attention_interval")?.unwrap_or(4);
+    Ok((1..=layers).map(|n| if n % interval == 0 { Kind::Full } else { Kind::Linear }).collect())
 }

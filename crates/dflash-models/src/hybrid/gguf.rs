@@ -1,10 +1,10 @@
 use dflash_tensor::{Activation, DeltaGeometry, KeyHeadMap, Mask};
 
 use super::HybridRules;
-use super::config::MAX_KERNEL;
 use crate::ModelError;
 use crate::arch_keys::{ArchKeys, READ};
 use crate::attention::AttentionShape;
+use crate::conv::MAX_KERNEL;
 use crate::decoder::{DecoderConfig, FfnPlan, LayerPlan, MixerPlan};
 use crate::delta::{DeltaProjections, DeltaShape};
 use crate::gguf::Metadata;

@@ -1,9 +1,8 @@
 use dflash_tensor::{Activation, KvGeometry, Mask};
-use serde_json::Value;
 
 use crate::ModelError;
 use crate::attention::AttentionShape;
-use crate::conv::ConvShape;
+use crate::conv::{ConvShape, MAX_KERNEL};
 use crate::decoder::{DecoderConfig, FfnPlan, LayerPlan, MixerPlan};
 use crate::json::{Keys, MAX_SIZE};
 use crate::loader::{BiasRule, NormRule};
@@ -137,9 +136,6 @@ fn conv(config: &Keys<'_>, hidden: usize) -> Result<ConvShape, ModelError> {
     Ok(ConvShape { hidden, kernel, bias })
 }
 
-/// More rows than any filter covers.
-pub(super) const MAX_KERNEL: usize = 8;
-
 /// Width of the MLP: two thirds of the stated one, times a factor, rounded up to whole multiples, unless the
 /// config switches that off.
 fn ffn(config: &Keys<'_>) -> Result<usize, ModelError> {
@@ -166,12 +162,11 @@ fn attends(config: &Keys<'_>) -> Result<Vec<bool>, ModelError> {
     if let Some(indices) = config.ids("full_attn_idxs")? {
         return Ok((0..layers).map(|layer| indices.contains(&(layer as u32))).collect());
     }
-    let list = config.get("layer_types").and_then(Value::as_array).filter(|list| list.len() == layers);
-    let list = list.ok_or_else(|| config.bad("layer_types", &format!("a list of {layers} names")))?;
-    let kind = |name: &Value| match name.as_str() {
-        Some("full_attention") => Ok(true),
-        Some("conv") => Ok(false),
-        _ => Err(config.refused("layer_types", "conv and full_attention are")),
+    let attends = |name: &str| match name {
+        "full_attention" => Some(true),
+        "conv" => Some(false),
+        _ => None,
     };
-    list.iter().map(kind).collect()
+    let attends = config.layer_types(layers, attends, "conv and full_attention are")?;
+    attends.ok_or_else(|| config.bad("layer_types", &format!("a list of {layers} names")))
 }

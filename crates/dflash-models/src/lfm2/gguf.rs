@@ -1,10 +1,9 @@
 use dflash_tensor::{Activation, Mask};
 
-use super::config::MAX_KERNEL;
 use crate::ModelError;
 use crate::arch_keys::{ArchKeys, READ};
 use crate::attention::AttentionShape;
-use crate::conv::ConvShape;
+use crate::conv::{ConvShape, MAX_KERNEL};
 use crate::decoder::{DecoderConfig, FfnPlan, LayerPlan, MixerPlan};
 use crate::gguf::Metadata;
 use crate::loader::{BiasRule, NormRule};
