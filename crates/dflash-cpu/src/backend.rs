@@ -9,6 +9,7 @@ use dflash_tensor::{
 use crate::choose::ChooseBuffers;
 use crate::experts::ExpertBuffers;
 use crate::inputs::{InputBuffers, Matrix, Request};
+use crate::pack::Trail;
 use crate::pool::Pool;
 use crate::{Isa, attention, choose, elementwise, embed, experts, host, kv, linear, norm, pack, recurrent};
 
@@ -25,6 +26,7 @@ pub(crate) struct Scratch {
     pub(crate) inputs: InputBuffers,
     pub(crate) choose: ChooseBuffers,
     pub(crate) experts: ExpertBuffers,
+    pub(crate) trail: Trail,
 }
 
 impl CpuBackend {

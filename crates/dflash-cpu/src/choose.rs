@@ -7,7 +7,7 @@ use dflash_tensor::{Among, BackendError, Choice, Weight};
 
 use crate::disjoint::Disjoint;
 use crate::inputs::{Forms, Inputs, Request, room};
-use crate::pack::{LANES, Packed, PackedPart};
+use crate::pack::{Guess, LANES, Packed, PackedPart, Walk};
 use crate::pool::steps;
 use crate::rows::sum;
 use crate::tile::{self, NO_PRODUCTS};
@@ -59,12 +59,13 @@ pub(crate) fn choose(
     assert!((1..=part.rows).contains(&vocab), "{vocab} of {} outputs", part.rows);
     let mut scratch = backend.scratch();
     let scratch = &mut *scratch;
+    let next = scratch.trail.step(packed, Walk::Along(TILE_GROUPS));
     let inputs = scratch.inputs.prepare(backend, Forms::of(backend.isa, &packed.parts), request);
     let (tiles, threads) = (vocab.div_ceil(TILE), backend.pool.threads());
     let found = room(&mut scratch.choose.found, inputs.rows * tiles);
     let logits = room(&mut scratch.choose.logits, CHUNK * threads);
     let search = Search { isa: backend.isa, part, inputs, vocab, softcap, tiles };
-    search.run(backend, found, logits);
+    search.run(backend, found, logits, &next);
     for (row, found) in found.chunks_exact(tiles).enumerate() {
         out.push(join(found).map_err(|id| BackendError::NotANumber { row, id })?);
     }
@@ -83,7 +84,8 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Fills `found`, `[rows, tiles]`; every thread has [`CHUNK`] rows of `logits`.
-    fn run(&self, backend: &CpuBackend, found: &mut [Found], logits: &mut [Logits]) {
+    fn run(&self, backend: &CpuBackend, found: &mut [Found], logits: &mut [Logits], next: &Guess) {
+        let threads = backend.pool.threads();
         let (found, logits) = (Disjoint::new(found), Disjoint::new(logits));
         backend.pool.split(self.tiles, &|thread, tiles| {
             // SAFETY: every thread has its own rows.
@@ -99,6 +101,7 @@ impl Search<'_> {
                     }
                 }
             }
+            next.announce(thread, threads);
         });
     }
 

@@ -6,6 +6,7 @@
 //! `unsafe` stands in the instruction set folders, in the thread pool and where threads are handed disjoint
 //! pieces of an output, nowhere else.
 
+mod ahead;
 mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -6,7 +6,7 @@ use dflash_tensor::{Activation, Pre, Tail, Tensor, Weight};
 
 use crate::disjoint::Disjoint;
 use crate::inputs::{Forms, Inputs, Matrix, Request};
-use crate::pack::{LANES, MAX_PARTS, Packed, PackedPart};
+use crate::pack::{LANES, MAX_PARTS, Packed, PackedPart, Walk};
 use crate::pool::steps;
 use crate::tile::{self, MAX_ROWS, NO_PRODUCTS, Products, Tile};
 use crate::{CpuBackend, Isa, host, lanes};
@@ -42,10 +42,16 @@ fn run(backend: &CpuBackend, weight: &Weight, request: &Request<'_>, tail: Tail,
     assert_eq!(request.x.cols, weight.cols(), "columns of input and weight");
     let packed = Packed::of(weight);
     let mut scratch = backend.scratch();
+    let walk = if matches!(tail, Tail::Glu(_)) { Walk::Paired } else { Walk::Along(1) };
+    let next = scratch.trail.step(packed, walk);
     let inputs = scratch.inputs.prepare(backend, Forms::of(backend.isa, &packed.parts), request);
     let targets = targets(packed, tail, inputs.rows, outs);
     let product = Product { isa: backend.isa, packed, inputs, rows: 0..inputs.rows, targets };
-    backend.pool.split(product.groups(tail), &|_, groups| product.run(tail, &groups));
+    let threads = backend.pool.threads();
+    backend.pool.split(product.groups(tail), &|thread, groups| {
+        product.run(tail, &groups);
+        next.announce(thread, threads);
+    });
 }
 
 /// Where a part's products go.
@@ -182,11 +188,9 @@ impl Product<'_> {
         let [gate, up] = &self.packed.parts[..] else { unreachable!("two parts were checked") };
         let Some(target) = &self.targets[0] else { unreachable!("an output was checked") };
         let (mut gates, mut ups) = (NO_PRODUCTS, NO_PRODUCTS);
-        // Both take the same tiles, and those of floats are lower.
-        let lower = if up.kind.is_quantized() { gate } else { up };
         for chunk in self.chunks() {
             for group in mine.clone() {
-                for tile in tile::tiles(self.isa, lower, group, &self.inputs, chunk.clone()) {
+                for tile in tile::tiles(self.isa, gate, group, &self.inputs, chunk.clone()) {
                     self.multiply(gate, &tile, &mut gates);
                     self.multiply(up, &tile, &mut ups);
                     for ((row, gates), ups) in tile.rows.zip(&gates).zip(&ups) {

@@ -5,47 +5,51 @@
 //! next piece, so that on a busy host a thread that does not run holds nobody up.
 
 use std::any::Any;
+use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, Thread};
+
+use crate::ahead;
+
+/// Lines asked for on the way out of a region.
+const BURST: usize = 32;
 
 /// Spins before a worker parks: about a hundred microseconds.
 const SPINS: usize = 20_000;
 
-/// Set in [`Shared::gate`] while no worker may enter the region.
-const CLOSED: usize = 1 << (usize::BITS - 1);
-
-/// A region's body: called once per piece with the thread's number and the piece's items.
+/// A region's body: called with the thread's number and some items.
 type Body<'a> = dyn Fn(usize, Range<usize>) + Sync + 'a;
 
-/// A counter on cache lines of its own: threads spin on one while others count on the next.
+/// Something on cache lines of its own: threads wait for one while others write the next.
 #[repr(align(128))]
-struct Counter(AtomicUsize);
+struct Line<T>(T);
+
+/// A region, beside the count that tells of it, so that both come with one line.
+struct Region {
+    /// Counts regions; a worker looks for items when the count moves past what it has seen.
+    epoch: AtomicUsize,
+    body: UnsafeCell<*const Body<'static>>,
+}
 
 struct Shared {
-    /// Counts regions; a worker looks at the gate when the count moves past what it has seen.
-    epoch: Counter,
-    /// Workers inside the region, and [`CLOSED`].
-    gate: Counter,
-    /// The next piece that nobody has taken.
-    next: Counter,
-    region: Mutex<Option<Region>>,
+    region: Line<Region>,
+    /// What nobody has taken, of every thread's share.
+    left: Vec<Line<Left>>,
+    /// Items that are done.
+    done: Line<AtomicUsize>,
     stop: AtomicBool,
     parked: Vec<AtomicBool>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-#[derive(Clone, Copy)]
-struct Region {
-    body: *const Body<'static>,
-    items: usize,
-    pieces: usize,
-}
-
-// SAFETY: the body is `Sync`, and `Pool::run` keeps it alive while a worker is inside.
-unsafe impl Send for Region {}
+// SAFETY: a body is `Sync`. It is written while there are no items, and read by those who have taken some, which
+// `Pool::split` waits for.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
 
 /// Threads that share out a range of items.
 pub struct Pool {
@@ -59,11 +63,11 @@ impl Pool {
     /// A pool of `threads` threads, the caller included.
     pub fn new(threads: usize) -> Self {
         let workers = threads.max(1) - 1;
+        let nothing: *const Body<'static> = &|_, _| {};
         let shared = Arc::new(Shared {
-            epoch: Counter(AtomicUsize::new(0)),
-            gate: Counter(AtomicUsize::new(CLOSED)),
-            next: Counter(AtomicUsize::new(0)),
-            region: Mutex::new(None),
+            region: Line(Region { epoch: AtomicUsize::new(0), body: UnsafeCell::new(nothing) }),
+            left: (0..=workers).map(|_| Line(Left::default())).collect(),
+            done: Line(AtomicUsize::new(0)),
             stop: AtomicBool::new(false),
             parked: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             panic: Mutex::new(None),
@@ -77,66 +81,63 @@ impl Pool {
         self.workers.len() + 1
     }
 
-    /// Cuts `0..items` into one contiguous piece per thread, so that memory is read in long streams, and calls
-    /// `body(thread, piece)` for each.
+    /// Calls `body(thread, piece)` with pieces that cover `0..items`. A thread works through its own [`share`] in
+    /// order, so that memory is read in long streams, then helps others from the end of theirs.
     ///
-    /// # Panics
-    /// As [`Pool::each`].
-    pub fn split(&self, items: usize, body: &Body<'_>) {
-        self.run(items, items.min(self.threads()), body);
-    }
-
-    /// Calls `body(thread, item)` for every item in `0..items` on whichever thread is free, so that items of
-    /// unequal size even out.
+    /// Returns when all items are done. A worker that the system does not run is not waited for.
     ///
     /// # Panics
     /// With the panic of `body`, when no thread works on the region any more; the pool stays usable.
-    pub fn each(&self, items: usize, body: &(dyn Fn(usize, usize) + Sync)) {
-        self.run(items, items, &|thread, piece| piece.for_each(|item| body(thread, item)));
-    }
-
-    /// Returns when all pieces are done. A worker that the system does not run is not waited for.
-    fn run(&self, items: usize, pieces: usize, body: &Body<'_>) {
-        if self.workers.is_empty() || pieces <= 1 {
+    pub fn split(&self, items: usize, body: &Body<'_>) {
+        if self.workers.is_empty() || items <= 1 {
             return if items > 0 {
                 body(0, 0..items)
             };
         }
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let region = self.open(body, items, pieces);
-        let own = catch_unwind(AssertUnwindSafe(|| take_pieces(&self.shared, region, 0)));
-        self.close();
-        let theirs = self.shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(payload) = own.err().or(theirs) {
+        self.open(items, body);
+        work_on(&self.shared, 0);
+        let mut spins = 0;
+        while self.shared.done.0.load(Ordering::Acquire) != items {
+            relax(&mut spins);
+        }
+        ahead::fetch_some(BURST);
+        if let Some(payload) = self.shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take() {
             resume_unwind(payload);
         }
     }
 
-    fn open(&self, body: &Body<'_>, items: usize, pieces: usize) -> Region {
-        // SAFETY: only the lifetime changes, and `run` does not return while a worker is inside.
+    /// Calls `body(thread, item)` for every item in `0..items`, in order, on whichever thread is free, so that
+    /// items of unequal size even out.
+    ///
+    /// # Panics
+    /// As [`Pool::split`].
+    pub fn each(&self, items: usize, body: &(dyn Fn(usize, usize) + Sync)) {
+        let next = AtomicUsize::new(0);
+        let all = || std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        self.split(items.min(self.threads()), &|thread, _| {
+            all().take_while(|&item| item < items).for_each(|item| body(thread, item));
+        });
+    }
+
+    fn open(&self, items: usize, body: &Body<'_>) {
+        assert!(u32::try_from(items).is_ok(), "{items} items");
+        // SAFETY: only the lifetime changes, and `split` does not return before all items are done.
         let body =
             unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(std::ptr::from_ref(body)) };
-        let region = Region { body, items, pieces };
-        *self.shared.region.lock().unwrap_or_else(PoisonError::into_inner) = Some(region);
-        self.shared.next.0.store(0, Ordering::Relaxed);
-        // Not a store: a worker that came late to the last region may be about to leave the count.
-        self.shared.gate.0.fetch_and(!CLOSED, Ordering::Release);
+        let Shared { region, left, done, parked, .. } = &*self.shared;
+        // SAFETY: there are no items, so nobody reads it.
+        unsafe { *region.0.body.get() = body };
+        done.0.store(0, Ordering::Relaxed);
+        for (thread, left) in left.iter().enumerate() {
+            left.0.put(share(items, thread, self.threads()));
+        }
         // Sequentially consistent with the parked flag: either the worker sees the epoch or we see the flag.
-        self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
-        for ((thread, _), parked) in self.workers.iter().zip(&self.shared.parked) {
+        region.0.epoch.fetch_add(1, Ordering::SeqCst);
+        for ((thread, _), parked) in self.workers.iter().zip(parked) {
             if parked.load(Ordering::SeqCst) {
                 thread.unpark();
             }
-        }
-        region
-    }
-
-    /// Lets no further worker in and waits for those inside.
-    fn close(&self) {
-        self.shared.gate.0.fetch_or(CLOSED, Ordering::AcqRel);
-        let mut spins = 0;
-        while self.shared.gate.0.load(Ordering::Acquire) != CLOSED {
-            relax(&mut spins);
         }
     }
 }
@@ -154,53 +155,97 @@ impl Drop for Pool {
     }
 }
 
+/// Items that nobody has taken: the first in the low half, the end in the high half.
+#[derive(Default)]
+struct Left(AtomicU64);
+
+impl Left {
+    /// Releases what was written before, the body above all.
+    fn put(&self, items: Range<usize>) {
+        self.0.store(pack(&items), Ordering::Release);
+    }
+
+    /// Takes some of the items: large pieces first, so that they are few, then small ones, so that threads end
+    /// together.
+    fn take(&self, split: impl Fn(Range<usize>, usize) -> [Range<usize>; 2]) -> Option<Range<usize>> {
+        let mut now = self.0.load(Ordering::Relaxed);
+        loop {
+            let items = unpack(now);
+            if items.is_empty() {
+                return None;
+            }
+            let half = items.len().div_ceil(2);
+            let [own, rest] = split(items, half);
+            match self.0.compare_exchange_weak(now, pack(&rest), Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(own),
+                Err(other) => now = other,
+            }
+        }
+    }
+
+    fn take_first(&self) -> Option<Range<usize>> {
+        self.take(|all, half| [all.start..all.start + half, all.start + half..all.end])
+    }
+
+    fn take_last(&self) -> Option<Range<usize>> {
+        self.take(|all, half| [all.end - half..all.end, all.start..all.end - half])
+    }
+}
+
+fn pack(items: &Range<usize>) -> u64 {
+    items.start as u64 | (items.end as u64) << 32
+}
+
+fn unpack(items: u64) -> Range<usize> {
+    items as u32 as usize..(items >> 32) as usize
+}
+
 fn spawn(index: usize, shared: &Arc<Shared>) -> (Thread, Option<JoinHandle<()>>) {
     let shared = Arc::clone(shared);
     let handle = std::thread::Builder::new()
         .name(format!("dflash-cpu-{}", index + 1))
-        .spawn(move || work(index, &shared))
+        .spawn(move || {
+            let mut seen = 0;
+            while next_region(index, &shared, &mut seen) {
+                work_on(&shared, index + 1);
+            }
+        })
         .expect("the system gives a thread");
     (handle.thread().clone(), Some(handle))
 }
 
-fn work(index: usize, shared: &Shared) {
-    let mut seen = 0;
-    while next_region(index, shared, &mut seen) {
-        // Acquire sees all that `open` wrote before it opened the gate.
-        if shared.gate.0.fetch_add(1, Ordering::Acquire) & CLOSED == 0 {
-            let region =
-                shared.region.lock().unwrap_or_else(PoisonError::into_inner).expect("an open region");
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| take_pieces(shared, region, index + 1))) {
-                *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
-            }
+/// Works until no items are left.
+fn work_on(shared: &Shared, thread: usize) {
+    let mut done = 0;
+    while let Some(piece) = take(&shared.left, thread) {
+        done += piece.len();
+        // SAFETY: who has taken items of a region may read its body, which lives until they are done.
+        let body = unsafe { &**shared.region.0.body.get() };
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(thread, piece))) {
+            *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
         }
-        shared.gate.0.fetch_sub(1, Ordering::Release);
+    }
+    if done > 0 {
+        shared.done.0.fetch_add(done, Ordering::Release);
     }
 }
 
-/// Works on the region until no piece is left.
-fn take_pieces(shared: &Shared, region: Region, thread: usize) {
-    // SAFETY: the caller of `split`, or a worker inside the gate, which `split` waits for.
-    let body = unsafe { &*region.body };
-    loop {
-        let piece = shared.next.0.fetch_add(1, Ordering::Relaxed);
-        if piece >= region.pieces {
-            return;
-        }
-        body(thread, share(region.items, piece, region.pieces));
-    }
+fn take(left: &[Line<Left>], thread: usize) -> Option<Range<usize>> {
+    let others = || (1..left.len()).map(|offset| &left[(thread + offset) % left.len()].0);
+    left[thread].0.take_first().or_else(|| others().find_map(Left::take_last))
 }
 
 /// Waits for the next region; false when the pool stops.
 fn next_region(index: usize, shared: &Shared, seen: &mut usize) -> bool {
+    let epoch = &shared.region.0.epoch;
     let mut spins = 0;
     loop {
         if shared.stop.load(Ordering::Relaxed) {
             return false;
         }
-        let epoch = shared.epoch.0.load(Ordering::Acquire);
-        if epoch != *seen {
-            *seen = epoch;
+        let now = epoch.load(Ordering::Acquire);
+        if now != *seen {
+            *seen = now;
             return true;
         }
         if spins < SPINS {
@@ -208,7 +253,7 @@ fn next_region(index: usize, shared: &Shared, seen: &mut usize) -> bool {
             continue;
         }
         shared.parked[index].store(true, Ordering::SeqCst);
-        if shared.epoch.0.load(Ordering::SeqCst) == *seen && !shared.stop.load(Ordering::SeqCst) {
+        if epoch.load(Ordering::SeqCst) == *seen && !shared.stop.load(Ordering::SeqCst) {
             std::thread::park();
         }
         shared.parked[index].store(false, Ordering::SeqCst);
@@ -219,6 +264,9 @@ fn next_region(index: usize, shared: &Shared, seen: &mut usize) -> bool {
 /// One turn of a spin: now and then the core is offered to others, since hosts are shared.
 fn relax(spins: &mut usize) {
     *spins += 1;
+    if ahead::fetch_some(1) {
+        return;
+    }
     if spins.is_multiple_of(1024) {
         std::thread::yield_now();
     } else {
@@ -226,9 +274,9 @@ fn relax(spins: &mut usize) {
     }
 }
 
-/// Piece `piece` of `pieces` of `0..items`: contiguous, equal to within one.
-fn share(items: usize, piece: usize, pieces: usize) -> Range<usize> {
-    items * piece / pieces..items * (piece + 1) / pieces
+/// The share of thread `thread` of `threads` of `0..items`: contiguous, equal to within one.
+pub fn share(items: usize, thread: usize, threads: usize) -> Range<usize> {
+    items * thread / threads..items * (thread + 1) / threads
 }
 
 /// Ranges of `step` items that cover `range`, the last one shorter.

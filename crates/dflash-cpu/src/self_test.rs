@@ -4,7 +4,10 @@ use dflash_tensor::{AffineScale, Backend, Format, Part, PartData, Pre, Tail, Wei
 
 use crate::{CpuBackend, Isa};
 
-const FORMATS: [Format; 16] = [
+const FORMATS: [Format; 19] = [
+    Format::F32,
+    Format::F16,
+    Format::Bf16,
     Format::Q8_0,
     Format::Q4_0,
     Format::Q4_1,
@@ -67,12 +70,25 @@ fn bytes(format: Format, noise: &mut Noise) -> [Vec<u8>; 3] {
         let numbers = |noise: &mut Noise| (0..count).flat_map(|_| number(scale, noise)).collect();
         return [elements, numbers(noise), numbers(noise)];
     }
+    if let Some(scale) = float(format) {
+        return [(0..OUTPUTS * COLS).flat_map(|_| number(scale, noise)).collect(), Vec::new(), Vec::new()];
+    }
     for block in elements.chunks_exact_mut(format.block_bytes()) {
         for at in halves(format) {
             block[*at..*at + 2].copy_from_slice(&number(AffineScale::F16, noise));
         }
     }
     [elements, Vec::new(), Vec::new()]
+}
+
+/// The type of elements that are numbers themselves.
+fn float(format: Format) -> Option<AffineScale> {
+    match format {
+        Format::F32 => Some(AffineScale::F32),
+        Format::F16 => Some(AffineScale::F16),
+        Format::Bf16 => Some(AffineScale::Bf16),
+        _ => None,
+    }
 }
 
 /// Where the halves of a block stand.

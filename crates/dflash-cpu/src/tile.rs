@@ -31,7 +31,7 @@ pub(crate) struct Tile {
 /// Bytes of quantised input rows between two reads of a group that leave the machine's prefetching alone.
 const QUIET: usize = 8 << 10;
 
-/// The tiles of `rows` against group `group`. AVX-512 has registers for twice the rows of quantised weights.
+/// The tiles of `rows` against group `group`. AVX-512 has registers for twice the rows.
 pub(crate) fn tiles(
     isa: Isa,
     part: &PackedPart,
@@ -42,7 +42,7 @@ pub(crate) fn tiles(
     let (first, end, row_bytes) = (rows.start, rows.end, inputs.row_bytes());
     let quantized = part.kind.is_quantized();
     let loud = if quantized { QUIET / row_bytes } else { 1 };
-    let height = if quantized && isa == Isa::Avx512 { MAX_ROWS } else { FEW_ROWS };
+    let height = if isa == Isa::Avx512 { MAX_ROWS } else { FEW_ROWS };
     let mut next = first;
     std::iter::from_fn(move || {
         let left = end - next;

@@ -1,7 +1,8 @@
-//! Products of quantised weights for x86-64 with AVX-512 (F, BW, VNNI). Everything else runs the kernels of
+//! Products for x86-64 with AVX-512 (F, BW, VNNI). Everything else runs the kernels of
 //! [`crate::avx2`], and all of it gives the same bits.
 
 mod block;
+mod float;
 mod multiply;
 mod scale;
 mod super_block;

@@ -1,19 +1,22 @@
 use dflash_tensor::AffineScale;
 
+use super::float;
 use super::scale::Widen16;
 use super::super_block::{Halves, Whole};
 use super::unit::{self, Flat, Unit};
-use crate::avx2;
+
 use crate::avx2::scale::{Brain, Half, Single};
 use crate::inputs::Inputs;
 use crate::pack::{self, Kind, PackedPart, Super};
 use crate::tile::{Products, Tile};
 
-/// [`crate::tile::multiply`], before the bias. Floats take the AVX2 kernels.
+/// [`crate::tile::multiply`], before the bias.
 pub(crate) fn multiply(part: &PackedPart, inputs: &Inputs<'_>, tile: &Tile, out: &mut Products) {
     let call = Call { kind: part.kind, weights: part.group(tile.group), inputs, tile, out };
     match part.kind {
-        Kind::F32 | Kind::F16 | Kind::Bf16 => avx2::multiply(part, inputs, tile, call.out),
+        Kind::F32 => call.float::<Single>(),
+        Kind::F16 => call.float::<Half>(),
+        Kind::Bf16 => call.float::<Brain>(),
         Kind::Flat(flat) => call.flat(flat),
         Kind::Super(Super::Q2K) => call.unit::<Halves<2, true, 0>>(),
         Kind::Super(Super::Q3K) => call.unit::<Halves<3, false, { Super::Q3K.zero() }>>(),
@@ -61,6 +64,21 @@ impl Call<'_> {
             2 => self.unit::<Flat<S, BITS, true, ZERO, 2>>(),
             4 => self.unit::<Flat<S, BITS, true, ZERO, 4>>(),
             _ => unreachable!("groups of {blocks} blocks"),
+        }
+    }
+
+    fn float<W: Widen16>(self) {
+        let Self { weights, inputs, tile, out, .. } = self;
+        // SAFETY: a backend with these kernels exists only where the features do.
+        unsafe {
+            match tile.rows.len() {
+                1 => float::multiply::<W, 1>(weights, inputs, tile, out),
+                2 => float::multiply::<W, 2>(weights, inputs, tile, out),
+                3 => float::multiply::<W, 3>(weights, inputs, tile, out),
+                4 => float::multiply::<W, 4>(weights, inputs, tile, out),
+                8 => float::multiply::<W, 8>(weights, inputs, tile, out),
+                rows => unreachable!("a tile of {rows} rows"),
+            }
         }
     }
 

@@ -8,9 +8,12 @@
 
 mod kind;
 mod lanes;
+mod next;
 pub(crate) mod planes;
 mod row;
 mod super_block;
+
+use std::sync::Arc;
 
 use dflash_tensor::{BackendError, Format, Part, PartShape, Weight};
 
@@ -18,6 +21,7 @@ use crate::CpuBackend;
 use crate::disjoint::Disjoint;
 
 pub(crate) use kind::{BLOCK, Flat, Kind, MAX_CELL, Super};
+pub(crate) use next::{Guess, Next, Trail, Walk};
 
 /// Output rows that are interleaved.
 pub(crate) const LANES: usize = 16;
@@ -31,11 +35,12 @@ const LINE: usize = 64;
 /// The parts of a packed weight.
 pub(crate) struct Packed {
     pub(crate) parts: Vec<PackedPart>,
+    pub(crate) next: Next,
 }
 
 impl Packed {
     /// What this backend stored in `weight`.
-    pub(crate) fn of(weight: &Weight) -> &Self {
+    pub(crate) fn of(weight: &Weight) -> &Arc<Self> {
         weight.store().downcast_ref().expect("a weight packed by this backend")
     }
 }
@@ -117,7 +122,7 @@ pub(crate) fn pack(backend: &CpuBackend, parts: &[Part<'_>]) -> Result<Weight, B
 
 fn weight(cols: usize, shapes: Vec<PartShape>, parts: Vec<PackedPart>) -> Weight {
     let bytes = parts.iter().map(PackedPart::pass_bytes).sum();
-    Weight::new(cols, shapes, bytes, Box::new(Packed { parts }))
+    Weight::new(cols, shapes, bytes, Box::new(Arc::new(Packed { parts, next: Next::default() })))
 }
 
 fn pack_part(backend: &CpuBackend, part: &Part<'_>) -> Result<PackedPart, BackendError> {

@@ -1,0 +1,91 @@
+//! The order in which weights are multiplied, learnt from the last time.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::{LANES, Packed, PackedPart};
+use crate::ahead;
+use crate::pool::share;
+
+/// How the threads of a pool share out the groups of a weight.
+#[derive(Clone, Copy)]
+pub(crate) enum Walk {
+    /// Part after part, so many groups at a time.
+    Along(usize),
+    /// Two parts side by side.
+    Paired,
+}
+
+/// What was multiplied after a weight the last time.
+#[derive(Default)]
+pub(crate) struct Next(Mutex<Option<(Weak<Packed>, Walk)>>);
+
+/// The weight that was multiplied last.
+#[derive(Default)]
+pub(crate) struct Trail(Weak<Packed>);
+
+/// What is likely to be multiplied next.
+pub(crate) struct Guess(Option<(Arc<Packed>, Walk)>);
+
+impl Trail {
+    /// `packed` is multiplied now.
+    pub(crate) fn step(&mut self, packed: &Arc<Packed>, walk: Walk) -> Guess {
+        if let Some(last) = self.0.upgrade() {
+            last.next.set(packed, walk);
+        }
+        self.0 = Arc::downgrade(packed);
+        Guess(packed.next.get())
+    }
+}
+
+impl Next {
+    fn set(&self, packed: &Arc<Packed>, walk: Walk) {
+        let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if next.as_ref().is_none_or(|(next, _)| !std::ptr::eq(next.as_ptr(), Arc::as_ptr(packed))) {
+            *next = Some((Arc::downgrade(packed), walk));
+        }
+    }
+
+    fn get(&self) -> Option<(Arc<Packed>, Walk)> {
+        let next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        next.as_ref().and_then(|(next, walk)| Some((next.upgrade()?, *walk)))
+    }
+}
+
+impl Guess {
+    /// Thread `thread` of `threads` is done with its share of this weight.
+    pub(crate) fn announce(&self, thread: usize, threads: usize) {
+        if let Some((packed, walk)) = &self.0 {
+            ahead::announce(packed.streams(*walk, thread, threads));
+        }
+    }
+}
+
+impl Packed {
+    /// What thread `thread` of `threads` reads first: to the end of the part, each.
+    fn streams(&self, walk: Walk, thread: usize, threads: usize) -> [&[u8]; 2] {
+        match walk {
+            Walk::Paired => {
+                let first = share(self.parts[0].groups(), thread, threads).start;
+                [self.parts[0].from(first), self.parts[1].from(first)]
+            }
+            Walk::Along(unit) => {
+                let groups: usize = self.parts.iter().map(PackedPart::groups).sum();
+                let mut first = share(groups.div_ceil(unit), thread, threads).start * unit;
+                let part = self.parts.iter().find(|part| {
+                    let here = first < part.groups();
+                    first -= if here { 0 } else { part.groups() };
+                    here
+                });
+                [part.map_or(&[], |part| part.from(first)), &[]]
+            }
+        }
+    }
+}
+
+impl PackedPart {
+    /// The bytes from group `group` on.
+    fn from(&self, group: usize) -> &[u8] {
+        let end = self.rows.div_ceil(LANES) * self.group_bytes();
+        &self.bytes[self.offset..][group * self.group_bytes()..end]
+    }
+}
