@@ -44,6 +44,7 @@ fn run(backend: &CpuBackend, weight: &Weight, request: &Request<'_>, tail: Tail,
     let mut scratch = backend.scratch();
     let inputs = scratch.inputs.prepare(backend, Forms::of(backend.isa, &packed.parts), request);
     let targets = targets(packed, tail, inputs.rows, outs);
+    backend.meter.products(weight, inputs.rows);
     let product = Product { isa: backend.isa, packed, inputs, rows: 0..inputs.rows, targets };
     backend.pool.split(product.groups(tail), &|_, groups| product.run(tail, &groups));
 }
