@@ -1,13 +1,12 @@
 //! Times attention of 1, 8 and 16 rows over long contexts and compares it with its floor: the larger of
-//! K/V bytes over the read bandwidth and multiply-adds over the fused multiply-add rate of this machine.
+//! K/V bytes over the read bandwidth and multiply-adds over their ceiling on this machine.
 //!
 //! `cargo run --release -p dflash-cpu --example attention_bench [threads [context rows]]`
 
-use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dflash_cpu::{CpuBackend, Isa};
+use dflash_cpu::{Arithmetic, Ceilings, CpuBackend, Isa, PerArithmetic, Work};
 use dflash_tensor::{
     AttentionSpec, Backend, Batch, KvCache, KvGeometry, LayerCache, Mask, Rope, RopeScaling, SeqCache, Shape,
     Tensor,
@@ -20,11 +19,6 @@ const CHUNK: usize = 512;
 
 /// How long a case is repeated.
 const TIME: Duration = Duration::from_secs(1);
-
-struct Ceilings {
-    bytes: f64,
-    macs: f64,
-}
 
 struct Case {
     spec: AttentionSpec,
@@ -104,7 +98,9 @@ impl Case {
     fn report(&self, backend: &dyn Backend, ceilings: &Ceilings) {
         let seconds = self.seconds(backend);
         let (bytes, macs) = (self.bytes() as f64, self.macs() as f64);
-        let floor = (bytes / ceilings.bytes).max(macs / ceilings.macs);
+        let multiply_adds =
+            PerArithmetic::of(|kind| if kind == Arithmetic::F32 { self.macs() as u64 } else { 0 });
+        let floor = ceilings.floor(&Work { bytes: self.bytes() as u64, multiply_adds });
         println!(
             "{:3}/{:<2} x{:<4} {:7} {:5} {:11.1} {:8.1} {:8.1} {:7.0}%",
             self.spec.heads,
@@ -118,50 +114,6 @@ impl Case {
             floor / seconds * 100.0,
         );
     }
-}
-
-const ROUNDS: usize = 400_000;
-
-/// Fused multiply-adds in registers: twelve independent vectors.
-#[inline(always)]
-fn multiply_add() -> f32 {
-    let (mut sums, x) = ([[1.0_f32; 8]; 12], black_box([0.999_f32; 8]));
-    for _ in 0..ROUNDS {
-        for sum in &mut sums {
-            for lane in 0..8 {
-                sum[lane] = sum[lane].mul_add(x[lane], x[lane]);
-            }
-        }
-    }
-    sums.as_flattened().iter().sum()
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn multiply_add_avx2() -> f32 {
-    multiply_add()
-}
-
-fn multiply_adds(isa: Isa) -> f32 {
-    #[cfg(target_arch = "x86_64")]
-    if isa != Isa::Scalar {
-        // SAFETY: the instruction set was detected.
-        return unsafe { multiply_add_avx2() };
-    }
-    let _ = isa;
-    multiply_add()
-}
-
-/// Multiply-adds per second of all threads.
-fn multiply_add_rate(threads: usize, isa: Isa) -> f64 {
-    let once = || {
-        let begin = Instant::now();
-        std::thread::scope(|scope| {
-            (0..threads).for_each(|_| drop(scope.spawn(move || black_box(multiply_adds(isa)))));
-        });
-        (threads * ROUNDS * 12 * 8) as f64 / begin.elapsed().as_secs_f64()
-    };
-    (0..40).map(|_| once()).fold(0.0, f64::max)
 }
 
 /// The cases of a model: those asked for, or the usual ones and two prefills.
@@ -184,9 +136,9 @@ fn main() {
     println!("{}", backend.name());
     println!("heads        context  rows    us/layer     GB/s   GMAC/s  of floor");
     for (heads, kv) in [small, large] {
-        let macs = multiply_add_rate(threads, Isa::detect());
-        let ceilings = Ceilings { bytes: backend.read_bandwidth(), macs };
-        println!("ceilings: {:.1} GB/s, {:.1} GMAC/s", ceilings.bytes / 1e9, ceilings.macs / 1e9);
+        let ceilings = backend.ceilings();
+        let macs = ceilings.multiply_adds[Arithmetic::F32];
+        println!("ceilings: {:.1} GB/s, {:.1} GMAC/s", ceilings.bytes / 1e9, macs / 1e9);
         for (context, rows) in cases(asked.get(1..).unwrap_or_default()) {
             Case::new(heads, kv, context, rows).report(&backend, &ceilings);
         }

@@ -11,12 +11,16 @@ use crate::experts::ExpertBuffers;
 use crate::inputs::{InputBuffers, Matrix, Request};
 use crate::pack::Trail;
 use crate::pool::Pool;
-use crate::{Isa, attention, choose, elementwise, embed, experts, host, kv, linear, norm, pack, recurrent};
+use crate::work::{Meter, Work};
+use crate::{
+    Cores, Isa, attention, choose, elementwise, embed, experts, host, kv, linear, norm, pack, recurrent,
+};
 
 /// The operations on the cores of this machine.
 pub struct CpuBackend {
     pub(crate) pool: Arc<Pool>,
     pub(crate) isa: Isa,
+    pub(crate) meter: Meter,
     scratch: Mutex<Scratch>,
 }
 
@@ -36,13 +40,12 @@ impl CpuBackend {
     /// When this machine lacks the instructions.
     pub fn new(threads: usize, isa: Isa) -> Self {
         assert!(isa.is_available(), "this machine has no {}", isa.name());
-        Self { pool: Arc::new(Pool::new(threads)), isa, scratch: Mutex::default() }
+        Self { pool: Arc::new(Pool::new(threads)), isa, meter: Meter::default(), scratch: Mutex::default() }
     }
 
-    /// The best kernels on all cores.
+    /// The best kernels with a thread on every physical core: a second one would share its arithmetic.
     pub fn detect() -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self::new(threads, Isa::detect())
+        Self::new(Cores::detect().physical, Isa::detect())
     }
 
     /// Threads that take part in an operation.
@@ -53,6 +56,11 @@ impl CpuBackend {
     /// Kernels in use.
     pub fn isa(&self) -> Isa {
         self.isa
+    }
+
+    /// What all operations so far have read and multiplied.
+    pub fn work(&self) -> Work {
+        self.meter.work()
     }
 
     /// Its contents never matter between operations, so a panic in one of them does no harm.

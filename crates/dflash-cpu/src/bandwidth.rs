@@ -3,10 +3,11 @@ use std::time::{Duration, Instant};
 
 use crate::CpuBackend;
 
-/// Bytes read per pass: beyond the caches of common machines.
+/// Bytes read per pass: beyond the caches of common machines, and written first, so that no page is missing and
+/// none is the one page of zeros.
 const BYTES: usize = 128 << 20;
 
-/// How long reading is repeated; the best pass counts.
+/// How long reading is repeated; the best pass counts, as the machine may be shared.
 const TIME: Duration = Duration::from_millis(250);
 
 impl CpuBackend {

@@ -61,6 +61,7 @@ pub(crate) fn choose(
     let scratch = &mut *scratch;
     let next = scratch.trail.step(packed, Walk::Along(TILE_GROUPS));
     let inputs = scratch.inputs.prepare(backend, Forms::of(backend.isa, &packed.parts), request);
+    backend.meter.product(part, vocab, inputs.rows);
     let (tiles, threads) = (vocab.div_ceil(TILE), backend.pool.threads());
     let found = room(&mut scratch.choose.found, inputs.rows * tiles);
     let logits = room(&mut scratch.choose.logits, CHUNK * threads);

@@ -46,6 +46,7 @@ fn run(backend: &CpuBackend, weight: &Weight, request: &Request<'_>, tail: Tail,
     let next = scratch.trail.step(packed, walk);
     let inputs = scratch.inputs.prepare(backend, Forms::of(backend.isa, &packed.parts), request);
     let targets = targets(packed, tail, inputs.rows, outs);
+    backend.meter.products(weight, inputs.rows);
     let product = Product { isa: backend.isa, packed, inputs, rows: 0..inputs.rows, targets };
     let threads = backend.pool.threads();
     backend.pool.split(product.groups(tail), &|thread, groups| {

@@ -1,20 +1,10 @@
-use std::time::{Duration, Instant};
-
 use serde::{Deserialize, Serialize};
 
-use dflash_tensor::{SeqCache, Shape};
+use crate::decoder::Decoder;
+use crate::{Effort, EngineError, Pass, Stopwatch};
 
-use crate::decoder::{Decoder, Scratch};
-use crate::{EngineError, ProposeRequest};
-
-/// Rows at which step times are measured.
+/// Rows at which step times are measured, and the widest.
 const WIDTHS: [usize; 5] = [1, 2, 4, 8, 16];
-/// Committed positions before the measured rows: short, since weights dominate a step.
-const CONTEXT: usize = 16;
-/// Repetitions; the fastest counts, as it is the one least disturbed.
-const REPETITIONS: usize = 7;
-/// Once the repetitions of a point have taken so long, no further one begins: a long pass is disturbed little.
-const LONG: Duration = Duration::from_millis(200);
 
 /// Seconds by rows, linear between measured points and beyond the last one.
 ///
@@ -97,115 +87,51 @@ impl StepCosts {
         self.propose.len() == proposers.len() && self.propose.iter().enumerate().all(known)
     }
 
-    /// Measures a decoder's target and proposers, on a short sequence of its own; `step` is called before every
-    /// pass.
+    /// Measures a decoder's target and proposers, see [`Stopwatch::time`].
     ///
     /// # Errors
     /// The backend's.
     pub fn measure(decoder: &Decoder, step: &mut dyn FnMut()) -> Result<Self, EngineError> {
-        let mut scratch = decoder.scratch();
-        let verify = verify_curve(decoder, &mut scratch, step)?;
-        let propose = (0..decoder.proposers().len()).map(|index| match decoder.proposers()[index].costly() {
-            true => propose_curve(decoder, &mut scratch, index, step),
-            false => Ok(None),
+        let mut watch = Stopwatch::new(decoder);
+        let passes = watch.passes(&WIDTHS);
+        let seconds = watch.time(&passes, Effort::QUICK, step)?;
+        let timed: Vec<_> = passes.into_iter().zip(seconds).collect();
+        Ok(Self::of(&timed, decoder.proposers().len()))
+    }
+
+    /// From the seconds of passes by ascending rows, among them some verification.
+    pub fn of(timed: &[(Pass, f64)], proposers: usize) -> Self {
+        let points = |rows: &dyn Fn(Pass) -> Option<usize>| {
+            timed.iter().filter_map(|&(pass, seconds)| Some((rows(pass)?, seconds))).collect::<Vec<_>>()
+        };
+        let verify = points(&|pass| match pass {
+            Pass::Verify(rows) => Some(rows),
+            _ => None,
         });
-        Ok(Self { verify, propose: propose.collect::<Result<_, EngineError>>()? })
+        let propose = |index| {
+            let points = points(&|pass| match pass {
+                Pass::Propose { proposer, width } if proposer == index => Some(width),
+                _ => None,
+            });
+            (!points.is_empty()).then(|| monotone(points))
+        };
+        Self { verify: monotone(verify), propose: (0..proposers).map(propose).collect() }
     }
 }
 
-fn widths(decoder: &Decoder) -> impl Iterator<Item = usize> {
-    let most = decoder.options().max_width();
-    WIDTHS.into_iter().filter(move |&width| width <= most)
-}
-
-/// The fastest of some runs of `once` at every width. Widths take turns, so that what disturbs the machine for
-/// a moment does not fall on one of them; and no step is dearer than one of more rows, whatever was measured.
-fn fastest(
-    widths: impl Iterator<Item = usize>,
-    mut once: impl FnMut(usize) -> Result<(), EngineError>,
-) -> Result<Vec<(usize, f64)>, EngineError> {
-    let mut runs: Vec<Runs> = widths.map(Runs::of).collect();
-    for _ in 0..REPETITIONS {
-        for runs in runs.iter_mut().filter(|runs| runs.spent <= LONG) {
-            let began = Instant::now();
-            once(runs.width)?;
-            runs.add(began.elapsed());
-        }
+/// No step is dearer than one of more rows, whatever was measured.
+fn monotone(mut points: Vec<(usize, f64)>) -> Curve {
+    let mut most = f64::INFINITY;
+    for (_, seconds) in points.iter_mut().rev() {
+        most = most.min(*seconds);
+        *seconds = most;
     }
-    let mut most = Duration::MAX;
-    for runs in runs.iter_mut().rev() {
-        most = most.min(runs.best);
-        runs.best = most;
-    }
-    Ok(runs.iter().map(|runs| (runs.width, runs.best.as_secs_f64())).collect())
-}
-
-/// Runs at one width.
-struct Runs {
-    width: usize,
-    best: Duration,
-    spent: Duration,
-}
-
-impl Runs {
-    fn of(width: usize) -> Self {
-        Self { width, best: Duration::MAX, spent: Duration::ZERO }
-    }
-
-    fn add(&mut self, took: Duration) {
-        self.best = self.best.min(took);
-        self.spent += took;
-    }
-}
-
-/// One pass of the target over `rows` rows behind the cache, of which it then accepts `accept`.
-fn pass(decoder: &Decoder, scratch: &mut Scratch, cache: &mut SeqCache, rows: usize, accept: usize) {
-    scratch.batch.clear();
-    scratch.batch.push(&vec![0; rows], cache.len(), Shape::Chain);
-    cache.begin_verify(rows);
-    decoder.forward(scratch, cache, true);
-    cache.accept_chain(accept);
-}
-
-fn verify_curve(
-    decoder: &Decoder,
-    scratch: &mut Scratch,
-    step: &mut dyn FnMut(),
-) -> Result<Curve, EngineError> {
-    let mut cache = decoder.target().new_cache();
-    pass(decoder, scratch, &mut cache, CONTEXT, CONTEXT);
-    let points = fastest(widths(decoder), |width| {
-        step();
-        pass(decoder, scratch, &mut cache, width, 0);
-        decoder.choose_all(scratch)
-    });
-    Ok(Curve::new(points?))
-}
-
-fn propose_curve(
-    decoder: &Decoder,
-    scratch: &mut Scratch,
-    index: usize,
-    step: &mut dyn FnMut(),
-) -> Result<Option<Curve>, EngineError> {
-    let proposer = &decoder.proposers()[index];
-    let mut state = proposer.new_state();
-    pass(decoder, scratch, &mut decoder.target().new_cache(), CONTEXT, CONTEXT);
-    proposer.observe(&mut state, scratch.tapped(), 0..CONTEXT, 0);
-    let points = fastest(widths(decoder).filter(|&width| width > 1), |width| {
-        step();
-        scratch.drafted.clear();
-        let (ids, drafted) = (&[0; CONTEXT + 1], &mut scratch.drafted);
-        let request = ProposeRequest { state: &mut state, ids, width, drafted };
-        let failed = |source| EngineError::Proposer { name: proposer.name(), source };
-        proposer.propose(&mut [request]).map_err(failed)
-    })?;
-    Ok((!points.is_empty()).then(|| Curve::new(points)))
+    Curve::new(points)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Curve;
+    use super::*;
 
     #[test]
     fn linear_between_points_and_beyond() {
@@ -222,5 +148,23 @@ mod tests {
         {
             assert!(Curve::try_from(points).is_err());
         }
+    }
+
+    #[test]
+    fn costs_are_those_of_their_passes_and_grow_with_the_rows() {
+        let propose = |proposer, width| Pass::Propose { proposer, width };
+        let timed = [
+            (Pass::Verify(1), 2.0),
+            (Pass::Verify(2), 3.0),
+            (Pass::Verify(4), 2.5),
+            (Pass::Forward(1), 0.1),
+            (propose(1, 2), 0.5),
+            (propose(1, 4), 0.7),
+        ];
+        let costs = StepCosts::of(&timed, 2);
+        assert_eq!(costs.verify.points(), [(1, 2.0), (2, 2.5), (4, 2.5)]);
+        assert_eq!(costs.propose[0], None);
+        assert_eq!(costs.propose[1], Some(Curve::new(vec![(2, 0.5), (4, 0.7)])));
+        assert_eq!(costs.cycle(Some(1), 4), 3.2);
     }
 }

@@ -18,6 +18,7 @@ mod prefill;
 pub mod proposer;
 mod request;
 mod sequence;
+mod stopwatch;
 mod width;
 
 pub use cost::{Curve, StepCosts};
@@ -28,4 +29,5 @@ pub use guard::{TokenGuard, Verdict};
 pub use handle::{EngineHandle, Submission};
 pub use proposer::{Offer, ProposeRequest, Proposer, ProposerState};
 pub use request::{Decoding, Request};
+pub use stopwatch::{Effort, Pass, Stopwatch};
 pub use width::{Adaptive, Fixed, Outcome, Plan, WidthPolicy};

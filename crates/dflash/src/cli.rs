@@ -21,6 +21,8 @@ pub struct Cli {
 pub enum Command {
     /// Generate text from a prompt.
     Generate(Box<GenerateArgs>),
+    /// Measure how fast a pair is on this machine, beside how fast it could be.
+    Benchmark(Box<BenchmarkArgs>),
     /// Check this machine, the options and the models.
     Doctor(Box<DoctorArgs>),
     /// List the known target and draft pairs, and what of them is on this machine.
@@ -76,7 +78,7 @@ pub struct RuntimeArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub block_tokens: Option<String>,
 
-    /// Compute threads [env: DFLASH_THREADS] [default: chosen for this machine].
+    /// Compute threads [env: DFLASH_THREADS] [default: one for every physical core that the process may use].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub threads: Option<String>,
 
@@ -172,6 +174,27 @@ pub struct GenerateArgs {
     /// Sampling.
     #[command(flatten)]
     pub sampling: SamplingArgs,
+
+    /// Settings of the decoding loop.
+    #[command(flatten)]
+    pub runtime: RuntimeArgs,
+}
+
+/// `dflash benchmark`
+#[derive(Debug, Default, Args)]
+pub struct BenchmarkArgs {
+    /// Steps of the target by rows and blocks of the draft, each with its floor: the time that reading the
+    /// weights or multiplying takes at the speed of this machine.
+    #[arg(long)]
+    pub curve: bool,
+
+    /// Print one JSON object instead of tables.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Which models.
+    #[command(flatten)]
+    pub pair: PairArgs,
 
     /// Settings of the decoding loop.
     #[command(flatten)]

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::SystemTime;
 
 use dflash_engine::{Decoder, EngineError, StepCosts};
+use serde::{Deserialize, Serialize};
 use sysinfo::System;
 
 use crate::options::Options;
@@ -13,11 +14,19 @@ use crate::progress::Progress;
 use crate::report::{Failure, Outcome};
 use crate::runtime::{DraftInfo, PairInfo};
 
-/// Costs by what they depend on.
-type Table = BTreeMap<String, StepCosts>;
+/// Costs by machine, threads and pair.
+type Table = BTreeMap<String, Entry>;
 
-/// The costs of `decoder`, measured when this machine has not seen the pair: a fraction of a second for a small
-/// one, some seconds for a large one.
+/// The costs of one pair.
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    /// The build and the files that they are true for: those of others are measured again and take their place.
+    of: String,
+    costs: StepCosts,
+}
+
+/// The costs of `decoder`, measured when this machine has not seen the pair with this build: a fraction of a
+/// second for a small one, some seconds for a large one.
 ///
 /// They decide about time, never about text, so a cache that cannot be read or written is no failure.
 pub fn known_or_measured(
@@ -26,33 +35,27 @@ pub fn known_or_measured(
     options: &Options,
     progress: Progress,
 ) -> Outcome<StepCosts> {
-    let file = options.cache().ok().map(|cache| cache.root().join("step-costs.json"));
-    let key = key(decoder, info);
-    let mut table = file.as_deref().map(read).unwrap_or_default();
-    if let Some(costs) = table.get(&key).filter(|costs| costs.fit(decoder)) {
-        return Ok(costs.clone());
+    let known = file(options).and_then(|file| read(&file).remove(&key(decoder, info)));
+    if let Some(entry) = known.filter(|entry| entry.of == state(info) && entry.costs.fit(decoder)) {
+        return Ok(entry.costs);
     }
-    let costs = measured(decoder, progress)?;
-    if let Some(file) = file {
-        table.insert(key, costs.clone());
-        write(&file, &table);
-    }
+    let mut step = progress.when_long("Measuring how long this pair's steps take, once");
+    let costs = StepCosts::measure(decoder, &mut step).map_err(unmeasurable)?;
+    keep(decoder, info, options, &costs);
     Ok(costs)
 }
 
-/// A measurement that takes a moment says so.
-fn measured(decoder: &Decoder, progress: Progress) -> Outcome<StepCosts> {
-    let (began, mut said) = (Instant::now(), false);
-    let mut step = || {
-        if !said && began.elapsed() > Duration::from_secs(1) {
-            said = true;
-            progress.note("Measuring how long this pair's steps take, once");
-        }
-    };
-    StepCosts::measure(decoder, &mut step).map_err(unmeasurable)
+/// Remembers costs in place of what was known of the pair.
+pub fn keep(decoder: &Decoder, info: &PairInfo, options: &Options, costs: &StepCosts) {
+    if let Some(file) = file(options) {
+        let mut table = read(&file);
+        table.insert(key(decoder, info), Entry { of: state(info), costs: costs.clone() });
+        write(&file, &table);
+    }
 }
 
-fn unmeasurable(error: EngineError) -> Failure {
+/// Says what a pair that cannot be measured needs.
+pub fn unmeasurable(error: EngineError) -> Failure {
     let failure = Failure::from_error(&error);
     match error {
         EngineError::Proposer { .. } => {
@@ -60,6 +63,10 @@ fn unmeasurable(error: EngineError) -> Failure {
         }
         _ => failure,
     }
+}
+
+fn file(options: &Options) -> Option<PathBuf> {
+    options.cache().ok().map(|cache| cache.root().join("step-costs.json"))
 }
 
 fn key(decoder: &Decoder, info: &PairInfo) -> String {
@@ -70,14 +77,34 @@ fn key(decoder: &Decoder, info: &PairInfo) -> String {
     };
     // A cache directory may be shared by machines.
     let host = System::host_name().unwrap_or_default();
-    format!(
-        "{} | {host} | {} | {} {} | {draft} | {} rows",
-        env!("CARGO_PKG_VERSION"),
-        info.backend,
-        info.target_path.display(),
-        info.weight_bytes,
-        decoder.options().max_width(),
-    )
+    let rows = decoder.options().max_width();
+    format!("{host} | {} | {} | {draft} | {rows} rows", info.backend, info.target_path.display())
+}
+
+/// The build and the files of a pair.
+fn state(info: &PairInfo) -> String {
+    let build = std::env::current_exe().map(|path| stamp(&path)).unwrap_or_default();
+    let draft = match &info.draft {
+        DraftInfo::Model { path, .. } => stamp(path),
+        DraftInfo::None | DraftInfo::Ngram => String::new(),
+    };
+    format!("{} {build} | {} | {draft}", env!("CARGO_PKG_VERSION"), stamp(&info.target_path))
+}
+
+/// Size and last change of a file, or of the files of a directory: another one in its place has others.
+fn stamp(path: &Path) -> String {
+    let files = match fs::read_dir(path) {
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+        Err(_) => vec![path.to_owned()],
+    };
+    let facts = files.iter().filter_map(|file| fs::metadata(file).ok()).filter(fs::Metadata::is_file);
+    let (mut bytes, mut changed) = (0, SystemTime::UNIX_EPOCH);
+    for file in facts {
+        bytes += file.len();
+        changed = changed.max(file.modified().unwrap_or(changed));
+    }
+    let changed = changed.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("{bytes} bytes {}", changed.as_nanos())
 }
 
 fn read(file: &Path) -> Table {
@@ -108,13 +135,34 @@ mod tests {
         for text in [
             "",
             "[]",
-            r#"{"a": {"verify": [], "propose": []}}"#,
-            r#"{"a": {"verify": [[1, -1]], "propose": []}}"#,
+            r#"{"a": {"verify": [[1, 0.5]], "propose": [null]}}"#,
+            r#"{"a": {"of": "b", "costs": {"verify": [], "propose": []}}}"#,
+            r#"{"a": {"of": "b", "costs": {"verify": [[1, -1]], "propose": []}}}"#,
         ] {
             fs::write(file.path(), text).unwrap();
             assert!(read(file.path()).is_empty(), "{text}");
         }
-        fs::write(file.path(), r#"{"a": {"verify": [[1, 0.5]], "propose": [null]}}"#).unwrap();
+        fs::write(file.path(), r#"{"a": {"of": "b", "costs": {"verify": [[1, 0.5]], "propose": [null]}}}"#)
+            .unwrap();
         assert_eq!(read(file.path()).len(), 1);
+    }
+
+    #[test]
+    fn a_stamp_tells_a_file_from_another_in_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("model.gguf");
+        let write_at = |text: &str, seconds| {
+            fs::write(&file, text).unwrap();
+            let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+            fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
+            [stamp(&file), stamp(dir.path())]
+        };
+        let first = write_at("abc", 1000);
+        assert_eq!(write_at("abc", 1000), first);
+        assert_eq!(first[0], first[1], "a directory has the stamp of its files");
+        for other in [write_at("abcd", 1000), write_at("xyz", 2000)] {
+            assert!(other[0] != first[0] && other[1] != first[1], "{other:?}");
+        }
+        assert_eq!(stamp(&dir.path().join("absent")), "0 bytes 0");
     }
 }

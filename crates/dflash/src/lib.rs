@@ -2,9 +2,11 @@
 //!
 //! The binary is [`run`] and nothing else. Data goes to stdout, everything else to stderr.
 
+pub mod benchmark;
 pub mod cache;
 pub mod check;
 pub mod cli;
+mod cores;
 mod costs;
 pub mod doctor;
 pub mod draft_quant;

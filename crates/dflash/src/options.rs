@@ -39,7 +39,7 @@ pub struct Options {
     pub verify_mode: Setting<VerifyMode>,
     /// Positions per block; `None` is the draft's own block size.
     pub block_tokens: Setting<Option<usize>>,
-    /// Compute threads; `None` leaves it to the backend.
+    /// Compute threads; `None` is one for every physical core.
     pub threads: Setting<Option<usize>>,
     /// Whether the network may be reached: never when true.
     pub offline: Setting<bool>,

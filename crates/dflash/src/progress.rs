@@ -1,6 +1,7 @@
 //! What a person sees of something that takes a while. All of it goes to stderr.
 
 use std::io::IsTerminal;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -35,6 +36,17 @@ impl Progress {
     pub fn note(self, text: &str) {
         if self != Self::Silent {
             say(text.replace('\n', "\n  "));
+        }
+    }
+
+    /// Says one line when it is called after more than a second.
+    pub fn when_long(self, text: &'static str) -> impl FnMut() {
+        let (began, mut said) = (Instant::now(), false);
+        move || {
+            if !said && began.elapsed() > Duration::from_secs(1) {
+                said = true;
+                self.note(text);
+            }
         }
     }
 

@@ -1,13 +1,12 @@
-//! What a command was asked to do, validated: these are made by [`GenerateRequest::read`] and
-//! [`DoctorRequest::read`] only.
+//! What a command was asked to do, validated: these are made by their `read` only.
 
-use crate::cli::{DoctorArgs, GenerateArgs};
+use crate::cli::{BenchmarkArgs, DoctorArgs, GenerateArgs};
 use crate::env::Environment;
 use crate::options::{self, Options};
 use crate::pair::PairChoice;
 use crate::prompt;
 use crate::refused;
-use crate::report::Outcome;
+use crate::report::{Failure, Outcome};
 
 /// A valid `dflash generate`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +51,33 @@ impl GenerateRequest {
             check: args.check,
             json: args.json,
             options,
+        })
+    }
+}
+
+/// A valid `dflash benchmark --curve`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BenchmarkRequest {
+    /// Which models.
+    pub pair: PairChoice,
+    /// Whether to print one JSON object instead of tables.
+    pub json: bool,
+    /// The shared settings.
+    pub options: Options,
+}
+
+impl BenchmarkRequest {
+    /// Validates the arguments.
+    pub fn read(args: &BenchmarkArgs, env: &Environment) -> Outcome<Self> {
+        if !args.curve {
+            return Err(Failure::usage("only the curve of step times is built so far")
+                .hint("pass it: `dflash benchmark --curve`"));
+        }
+        Ok(Self {
+            options: Options::resolve(&args.pair, &args.runtime, env)?,
+            pair: PairChoice::of(args.pair.model.as_deref(), args.pair.draft.as_deref())?,
+            json: args.json,
         })
     }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
+use crate::benchmark::benchmark;
 use crate::cache::CacheDir;
 use crate::cli::{Cli, Command, ModelsArgs};
 use crate::doctor::doctor;
@@ -16,7 +17,7 @@ use crate::interrupt;
 use crate::models::Listing;
 use crate::registry::Registry;
 use crate::report::{Failure, FailureKind, Outcome, say};
-use crate::request::{DoctorRequest, GenerateRequest};
+use crate::request::{BenchmarkRequest, DoctorRequest, GenerateRequest};
 
 /// Runs a command line and reports what went wrong on stderr.
 pub fn run(args: impl IntoIterator<Item = OsString>, env: &Environment) -> ExitCode {
@@ -35,6 +36,7 @@ fn dispatch(cli: &Cli, env: &Environment) -> Outcome<ExitCode> {
     match &cli.command {
         None => print(&Cli::command().render_help().to_string()),
         Some(Command::Generate(args)) => generate(&GenerateRequest::read(args, env)?, env),
+        Some(Command::Benchmark(args)) => benchmark(&BenchmarkRequest::read(args, env)?, env),
         Some(Command::Doctor(args)) => doctor(&DoctorRequest::read(args, env)?, env),
         Some(Command::Models(args)) => models(args, env),
     }

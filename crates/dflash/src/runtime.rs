@@ -12,6 +12,7 @@ use dflash_models::{
 };
 use serde::Serialize;
 
+use crate::cores::cores;
 use crate::costs;
 use crate::draft_quant::{DraftQuant, DraftQuantSource};
 use crate::env::Environment;
@@ -67,7 +68,19 @@ pub enum DraftInfo {
     },
 }
 
-/// A loaded pair.
+/// A pair in memory whose engine does not run.
+pub struct Loaded {
+    /// Target and proposers.
+    pub decoder: Decoder,
+    /// What computes them.
+    pub backend: Arc<CpuBackend>,
+    /// What was loaded.
+    pub info: PairInfo,
+    text: TextPipeline,
+    stop_ids: Vec<u32>,
+}
+
+/// A pair that decodes.
 pub struct Runtime {
     engine: EngineHandle,
     text: TextPipeline,
@@ -77,11 +90,11 @@ pub struct Runtime {
 
 /// The backend that the options ask for.
 pub fn backend(options: &Options) -> CpuBackend {
-    let threads = options.threads.value;
-    threads.map_or_else(CpuBackend::detect, |threads| CpuBackend::new(threads, dflash_cpu::Isa::detect()))
+    let threads = options.threads.value.unwrap_or_else(|| cores().physical);
+    CpuBackend::new(threads, dflash_cpu::Isa::detect())
 }
 
-impl Runtime {
+impl Loaded {
     /// Finds, fetches and loads a pair.
     ///
     /// # Errors
@@ -109,7 +122,27 @@ impl Runtime {
         let (draft, proposers) = open_draft(&found, loaded.target.as_ref(), options)?;
         let stop_ids = stop_ids(loaded.target.spec(), &text);
         let info = info(&located, &loaded, draft, &backend);
-        let decoder = decoder(loaded.target, proposers, &info, options, progress)?;
+        let decoder = decoder(loaded.target, proposers, &info, options);
+        Ok(Self { decoder, backend, info, text, stop_ids })
+    }
+}
+
+impl Runtime {
+    /// Finds, fetches and loads a pair, learns what its steps cost and starts its engine.
+    ///
+    /// # Errors
+    /// As [`Loaded::open`], and a draft that cannot be run.
+    pub fn open(
+        choice: &PairChoice,
+        options: &Options,
+        env: &Environment,
+        progress: Progress,
+    ) -> Outcome<Self> {
+        let Loaded { mut decoder, info, text, stop_ids, .. } = Loaded::open(choice, options, env, progress)?;
+        if decoder.options().mode == EngineMode::Adaptive && !decoder.proposers().is_empty() {
+            let costs = costs::known_or_measured(&decoder, &info, options, progress)?;
+            decoder.set_costs(costs);
+        }
         Ok(Self { engine: EngineHandle::start(decoder, QUEUE), text, stop_ids, info })
     }
 
@@ -248,13 +281,7 @@ fn info(located: &Located, loaded: &LoadedTarget, draft: DraftInfo, backend: &Cp
     }
 }
 
-fn decoder(
-    target: Box<dyn Target>,
-    proposers: Proposers,
-    info: &PairInfo,
-    options: &Options,
-    progress: Progress,
-) -> Outcome<Decoder> {
+fn decoder(target: Box<dyn Target>, proposers: Proposers, info: &PairInfo, options: &Options) -> Decoder {
     let engine = DecoderOptions {
         prefill_chunk: options.prefill_step_size.value,
         block: block(&info.draft, options),
@@ -265,12 +292,7 @@ fn decoder(
             VerifyMode::Off => EngineMode::Off,
         },
     };
-    let mut decoder = Decoder::new(target, proposers, engine);
-    if engine.mode == EngineMode::Adaptive && !decoder.proposers().is_empty() {
-        let costs = costs::known_or_measured(&decoder, info, options, progress)?;
-        decoder.set_costs(costs);
-    }
-    Ok(decoder)
+    Decoder::new(target, proposers, engine)
 }
 
 /// What identifies a pair in reports.

@@ -24,7 +24,7 @@ fn without_arguments_the_help_is_printed() {
 
 #[test]
 fn every_command_has_help() {
-    for command in ["generate", "doctor", "models"] {
+    for command in ["generate", "benchmark", "doctor", "models"] {
         let ran = Sandbox::new().run(&[command, "--help"]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{command}");
         insta::assert_snapshot!(format!("help_{command}"), ran.stdout);

@@ -5,6 +5,7 @@
 //! formula, however the rows are split into calls, tiles, tasks and threads. Blocks and runs of which a row
 //! sees nothing do not take part.
 
+mod count;
 pub(crate) mod kernel;
 mod path;
 pub(crate) mod plan;
@@ -72,6 +73,7 @@ pub(crate) fn attend(
         }
         let q = host::rows_mut(q);
         prepare::heads(&backend.pool, spec.q_norm.as_ref(), &spec.rope, spec.kv.dim, &plan.rows, q);
+        count::count(&backend.meter, spec, batch, plan);
         plan.cut(spec, batch, backend.pool.threads());
         let call = Call { isa: backend.isa, spec, layer, batch, caches, plan, q };
         match plan.split {

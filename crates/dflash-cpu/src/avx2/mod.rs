@@ -4,6 +4,7 @@ pub(crate) mod math;
 
 pub(crate) mod attention;
 mod byte;
+pub(crate) mod ceiling;
 mod flat;
 mod float;
 mod lanes;

@@ -2,6 +2,7 @@
 //! [`crate::avx2`], and all of it gives the same bits.
 
 mod block;
+pub(crate) mod ceiling;
 mod float;
 mod multiply;
 mod scale;

@@ -139,6 +139,9 @@ impl Call<'_> {
     /// The products of all slots with their experts; threads share out groups of outputs of all experts.
     fn multiply(&self, weights: &[Weight], inputs: Inputs<'_>, tail: Tail, target: Target<'_>) {
         let groups = target.cols.div_ceil(LANES);
+        for share in &self.plan.shares {
+            self.backend.meter.products(&weights[share.expert], share.slots.len());
+        }
         let mut targets: Targets<'_> = [None; MAX_PARTS];
         targets[0] = Some(target);
         let items = self.plan.shares.len() * groups;

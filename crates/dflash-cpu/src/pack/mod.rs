@@ -95,9 +95,11 @@ impl PackedPart {
         &mut self.bytes[self.offset..][..len]
     }
 
-    /// Bytes that a pass over the part reads.
-    fn pass_bytes(&self) -> usize {
-        self.groups() * self.group_bytes() + self.bias.as_ref().map_or(0, |bias| 4 * bias.len())
+    /// Bytes that a pass over the first `outputs` outputs reads: those of whole groups.
+    pub(crate) fn read_bytes(&self, outputs: usize) -> usize {
+        let groups = outputs.div_ceil(LANES);
+        let bias = if self.bias.is_some() { groups * LANES * size_of::<f32>() } else { 0 };
+        groups * self.group_bytes() + bias
     }
 
     fn set_bias(&mut self, bias: impl Iterator<Item = f32>) {
@@ -121,7 +123,7 @@ pub(crate) fn pack(backend: &CpuBackend, parts: &[Part<'_>]) -> Result<Weight, B
 }
 
 fn weight(cols: usize, shapes: Vec<PartShape>, parts: Vec<PackedPart>) -> Weight {
-    let bytes = parts.iter().map(PackedPart::pass_bytes).sum();
+    let bytes = parts.iter().map(|part| part.read_bytes(part.rows)).sum();
     Weight::new(cols, shapes, bytes, Box::new(Arc::new(Packed { parts, next: Next::default() })))
 }
 

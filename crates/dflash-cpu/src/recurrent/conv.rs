@@ -66,6 +66,7 @@ fn convolve(
     let (isa, channels) = (backend.isa, spec.filter.cols());
     let (filter, bias) = (host::rows(&spec.filter), spec.bias.as_ref().map(host::rows));
     let jobs = jobs(spec.recurrent(), KeyHeadMap::Grouped, layer, batch, caches, raw);
+    backend.meter.recurrence(&spec.recurrent(), jobs.len(), batch.rows());
     let out = Disjoint::new(out);
     each(&backend.pool, batch.rows(), channels * spec.filter.rows(), &|row| {
         let ((job, own), columns) = (find(&jobs, row), row * channels..(row + 1) * channels);

@@ -58,6 +58,7 @@ pub(crate) fn gated_delta(
     assert_eq!(out.cols(), inputs.gate.cols(), "columns of the output");
     out.set_rows(batch.rows());
     let jobs = jobs(spec.recurrent(), spec.key_heads, layer, batch, caches, host::rows(inputs.qkv));
+    backend.meter.recurrence(&spec.recurrent(), jobs.len(), batch.rows());
     let call = Call { isa: backend.isa, spec, inputs, jobs };
     CALLER.with_borrow_mut(|buffers| {
         prepare(backend, &call, batch.rows(), buffers);

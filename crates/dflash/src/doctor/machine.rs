@@ -1,8 +1,9 @@
-use dflash_cpu::CpuBackend;
+use dflash_cpu::{Cores, CpuBackend};
 use serde_json::json;
 
 use super::Check;
 use crate::cache::human_bytes;
+use crate::cores::cores;
 use crate::options::Options;
 
 /// Features that kernels may use, in the order of their age.
@@ -23,19 +24,19 @@ fn features() -> Vec<&'static str> {
 /// Instruction set, kernels and threads.
 pub fn cpu(backend: &CpuBackend) -> Check {
     let (features, threads, isa) = (features(), backend.threads(), backend.isa());
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let Cores { physical, logical } = cores();
     let message = format!(
-        "{} | {} kernels | {threads} of {cores} cores",
+        "{} | {} kernels | {threads} threads on {physical} cores ({logical} logical)",
         if features.is_empty() { "no vector features known".to_owned() } else { features.join(" ") },
         isa.name(),
     );
     let details = json!({
         "arch": std::env::consts::ARCH, "features": features, "kernels": isa.name(),
-        "threads": threads, "cores": cores,
+        "threads": threads, "cores": physical, "logical_cores": logical,
     });
     let check = match isa {
-        _ if threads > cores => {
-            Check::warning("cpu", format!("{message}; more threads than cores slow each other down"))
+        _ if threads > logical => {
+            Check::warning("cpu", format!("{message}; more threads than that slow each other down"))
         }
         dflash_cpu::Isa::Scalar if cfg!(target_arch = "x86_64") => Check::warning(
             "cpu",
