@@ -86,7 +86,7 @@ def main():
     versions = ", ".join(dict.fromkeys(f"{name} ({runs[0]['version']})" for name, runs in results.items()))
     print(f"{args.model.name} (sha256 {sha}…), {datetime.date.today()}. {machine(args.threads)}. {versions}. dflash on "
           f"`{results['dflash'][0]['backend']}`, reading {median(results['dflash'], 'read_gb_s'):.1f} GB/s. "
-          f"Medians of {args.rounds} rounds.\n")
+          f"Rounds: {args.rounds}.\n")
     print("| | " + " | ".join(results) + " |")
     print("| --- |" + " ---: |" * len(results))
     print(row("plain decoding, tok/s", results, ["decode_tok_s"], 1))
