@@ -3,7 +3,8 @@
     pip install llama-cpp-python      # 0.3.36 was used; builds llama.cpp from source
     python llama_cpp.py MODEL.gguf [--threads 2] [--tokens 256] [--prefill 512] [--runs 3]
 
-Decoding is timed from the first token after the prompt; end-of-text is ignored so that every run decodes the
+Steps are passes of 1 to 16 rows after 64 positions: with logits and argmax at every row, as verification needs
+them, and without any logits. Decoding is timed from the first token after the prompt; end-of-text is ignored so that every run decodes the
 same number of tokens. Prefill is one call with `--prefill` ids on an empty cache. Figures are medians.
 """
 
@@ -25,6 +26,9 @@ PROMPT = ("<|im_start|>user\nWrite a long story about a lighthouse keeper and th
           "<|im_start|>assistant\n")
 
 
+STEPS = (1, 2, 4, 8, 16)
+
+
 def cpu_name():
     for line in open("/proc/cpuinfo", encoding="utf-8"):
         if line.startswith("model name"):
@@ -38,6 +42,7 @@ class Runner:
                                n_threads_batch=threads, verbose=False)
         self.ctx = self.llama.ctx
         self.vocab = self.llama.n_vocab()
+        self.batch = lib.llama_batch_init(max(STEPS), 0, 1)
 
     def clear(self):
         lib.llama_memory_clear(lib.llama_get_memory(self.ctx), True)
@@ -59,6 +64,35 @@ class Runner:
             out.append(token)
             token = self.feed([token])
         return tokens / (time.perf_counter() - start), out
+
+    def step(self, ids, position, logits):
+        """Seconds of a pass over `ids` from `position` on, with the choice at every row when `logits`."""
+        memory = lib.llama_get_memory(self.ctx)
+        lib.llama_memory_seq_rm(memory, 0, position, -1)
+        batch, n = self.batch, len(ids)
+        batch.n_tokens = n
+        for i, token in enumerate(ids):
+            batch.token[i], batch.pos[i], batch.logits[i] = token, position + i, logits
+            batch.n_seq_id[i], batch.seq_id[i][0] = 1, 0
+        start = time.perf_counter()
+        if lib.llama_decode(self.ctx, batch) != 0:
+            raise RuntimeError("llama_decode failed")
+        if logits:
+            rows = ctypes.cast(lib.llama_get_logits(self.ctx), ctypes.POINTER(ctypes.c_float))
+            np.ctypeslib.as_array(rows, (n, self.vocab)).argmax(axis=1)
+        else:
+            lib.llama_synchronize(self.ctx)
+        return time.perf_counter() - start
+
+    def steps(self, ids, logits, runs=15):
+        """Median milliseconds by rows."""
+        self.clear()
+        self.feed(ids[:64])
+        times = {rows: [] for rows in STEPS}
+        for _ in range(runs + 1):
+            for rows in STEPS:
+                times[rows].append(self.step(ids[64:64 + rows], 64, logits))
+        return {str(rows): 1e3 * statistics.median(times[rows][1:]) for rows in STEPS}
 
     def prefill(self, ids):
         self.clear()
@@ -92,12 +126,13 @@ def main():
     for _ in range(args.runs):
         prefilled.append(runner.prefill(long[:args.prefill]))
     print(json.dumps({
-        "engine": "llama.cpp", "llama_cpp_python": lib.__version__, "model": os.path.basename(args.model),
+        "engine": "llama.cpp", "version": f"llama-cpp-python {lib.__version__}", "model": os.path.basename(args.model),
         "cpu": cpu_name(), "threads": args.threads, "load_before": round(load_before, 2),
         "decode_tokens": args.tokens, "decode_tok_s": round(statistics.median(decoded), 1),
         "decode_runs": [round(x, 1) for x in decoded],
         "prefill_tokens": args.prefill, "prefill_tok_s": round(statistics.median(prefilled), 1),
-        "prefill_runs": [round(x, 1) for x in prefilled]}))
+        "prefill_runs": [round(x, 1) for x in prefilled],
+        "steps_ms": runner.steps(long, True), "steps_without_logits_ms": runner.steps(long, False)}))
 
 
 if __name__ == "__main__":

@@ -1,119 +1,97 @@
-//! Times the linear kernels: `cargo run --release --example kernels [format] [threads] [avx2]`, with a format such
-//! as `Q4_K` or `"MLX 6-bit"`, and with the kernels that are named, else the best.
+//! Times the linear kernels: `cargo run --release -p dflash-cpu --example kernels [FORMAT] [THREADS] [ISA]
+//! [--shapes small|qwen3.5-4b|qwen3-8b]`, with a format such as `Q4_K` or `"MLX 6-bit"`, and with the kernels that
+//! are named (`avx2`), else the best.
 //!
-//! Per shape and format the median time of a call with 1 to 128 rows, as bandwidth, multiply-adds and in
-//! units of the call with one row; then a whole small model. Weights are rotated so that they come from
-//! memory, as they do while a model decodes.
+//! Per shape and format the median time of a call with 1 to 128 rows, as bandwidth, multiply-adds, in units of the
+//! call with one row, and as a fraction of its floor; with small shapes then a whole small model (alone: FORMAT
+//! `model`). Weights are rotated so that they come from memory, as they do while a model decodes.
+
+#[path = "../benches/common/mod.rs"]
+mod common;
 
 use std::time::Instant;
 
-use dflash_cpu::{CpuBackend, Isa};
-use dflash_tensor::{
-    Activation, AffineScale, Among, Backend, Format, Part, PartData, Pre, Tail, Tensor, Weight,
+use common::{
+    Call, QWEN3_5_4B, QWEN3_8B, ROTATION, SMALL, Shape, WIDE, affine, formats, tensor, weight, weights,
 };
+use dflash_cpu::{CpuBackend, Isa};
+use dflash_tensor::{Among, Backend, Format, Pre, Weight};
 
-const ROWS: [usize; 8] = [1, 2, 3, 4, 8, 12, 16, 128];
+const ROWS: [usize; 8] = [1, 2, 4, 8, 12, 16, 32, 128];
 
-/// Weights of one shape are repeated until they fill this many bytes.
-const ROTATION: usize = 96 << 20;
-
-/// Output features of the parts, input features, and what becomes of the product.
-#[derive(Clone, Copy)]
-struct Shape {
-    parts: &'static [usize],
-    cols: usize,
-    tail: Tail,
-}
-
-const SHAPES: [Shape; 5] = [
-    Shape { parts: &[576, 192, 192], cols: 576, tail: Tail::Store },
-    Shape { parts: &[576], cols: 576, tail: Tail::Add },
-    Shape { parts: &[1536, 1536], cols: 576, tail: Tail::Glu(Activation::Silu) },
-    Shape { parts: &[576], cols: 1536, tail: Tail::Add },
-    Shape { parts: &[49152], cols: 576, tail: Tail::Store },
-];
-
-/// Much the same with inputs in whole groups of 128 and super-blocks of 256.
-const WIDE: [Shape; 3] = [
-    Shape { parts: &[1536, 1536], cols: 512, tail: Tail::Glu(Activation::Silu) },
-    Shape { parts: &[576], cols: 1536, tail: Tail::Add },
-    Shape { parts: &[49152], cols: 512, tail: Tail::Store },
-];
-
-fn formats() -> Vec<Format> {
-    let affine = |bits, group| Format::Affine { bits, group, scale: AffineScale::Bf16 };
-    let blocks = [Format::Q4_1, Format::Q4_0, Format::Q5_1, Format::Q5_0, Format::Q8_0];
-    let super_blocks = [Format::Q2K, Format::Q3K, Format::Q4K, Format::Q5K, Format::Q6K];
-    let groups = [affine(4, 32), affine(4, 128)];
-    let widths = [2, 3, 4, 5, 6, 8].map(|bits| affine(bits, 64));
-    let floats = [Format::Bf16, Format::F16, Format::F32];
-    [&blocks[..], &super_blocks, &groups, &widths, &floats].concat()
-}
+/// What the large models are published in.
+const PUBLISHED: [Format; 6] =
+    [affine(4, 64), affine(8, 64), Format::Q4K, Format::Q6K, Format::Q8_0, Format::Bf16];
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let wanted = arguments.first().cloned().unwrap_or_default();
-    let threads = arguments.get(1).and_then(|threads| threads.parse().ok());
-    let isa = std::env::args().nth(3).and_then(|name| Isa::available().find(|isa| isa.name() == name));
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let shapes = arguments.iter().position(|argument| argument == "--shapes");
+    let shapes = shapes.map(|at| arguments.drain(at..).nth(1).unwrap_or_default());
+    let argument = |index: usize| arguments.get(index).map_or("", String::as_str);
+    let (wanted, isa) = (argument(0), Isa::available().find(|isa| isa.name() == argument(2)));
     let isa = isa.unwrap_or_else(Isa::detect);
-    let backend = threads.map_or_else(CpuBackend::detect, |threads| CpuBackend::new(threads, isa));
-    println!("{}, reading {:.1} GB/s", backend.name(), backend.read_bandwidth() / 1e9);
-    if wanted == "model" || wanted.is_empty() {
-        model(&backend);
-    }
-    for format in formats().into_iter().filter(|format| format.to_string().starts_with(&wanted)) {
-        let shapes = if SHAPES[0].cols.is_multiple_of(format.block()) { &SHAPES[..] } else { &WIDE };
-        shapes.iter().for_each(|shape| kernel(&backend, format, shape));
+    let backend =
+        argument(1).parse().map_or_else(|_| CpuBackend::detect(), |threads| CpuBackend::new(threads, isa));
+    let machine = Machine { backend: &backend, bandwidth: backend.read_bandwidth() };
+    println!("{}, reading {:.1} GB/s", backend.name(), machine.bandwidth / 1e9);
+    match shapes.as_deref().unwrap_or("small") {
+        "small" => machine.small(wanted),
+        "qwen3.5-4b" => machine.published(wanted, &QWEN3_5_4B),
+        "qwen3-8b" => machine.published(wanted, &QWEN3_8B),
+        other => eprintln!("no shapes `{other}`: small, qwen3.5-4b and qwen3-8b are there"),
     }
 }
 
-/// A matrix of arbitrary but harmless bytes.
-struct Matrix {
-    format: Format,
-    rows: usize,
-    cols: usize,
-    elements: Vec<u8>,
-    scales: Vec<u8>,
+struct Machine<'a> {
+    backend: &'a CpuBackend,
+    /// Bytes per second.
+    bandwidth: f64,
 }
 
-impl Matrix {
-    fn new(format: Format, rows: usize, cols: usize) -> Self {
-        let mut state = 0x2545_f491_u32;
-        let mut byte = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            // Bytes below 0x40 keep every float small.
-            (state >> 24) as u8 & 0x3b
-        };
-        let elements = (0..rows * format.row_bytes(cols)).map(|_| byte()).collect();
-        let scales = match format {
-            Format::Affine { group, scale, .. } => rows * cols / group as usize * scale.bytes(),
-            _ => 0,
-        };
-        Self { format, rows, cols, elements, scales: (0..scales).map(|_| byte()).collect() }
-    }
-
-    fn part(&self) -> Part<'_> {
-        let mut part = Part::plain(self.format, self.rows, self.cols, &self.elements);
-        if matches!(self.format, Format::Affine { .. }) {
-            let (elements, scales) = (&self.elements[..], &self.scales[..]);
-            part.data = PartData::Affine { elements, scales, biases: scales };
+impl Machine<'_> {
+    fn small(&self, wanted: &str) {
+        if wanted == "model" || wanted.is_empty() {
+            model(self.backend);
         }
-        part
+        for format in formats().into_iter().filter(|format| format.to_string().starts_with(wanted)) {
+            let shapes = if SMALL[0].cols.is_multiple_of(format.block()) { &SMALL[..] } else { &WIDE };
+            shapes.iter().for_each(|shape| self.kernel(format, shape));
+        }
     }
-}
 
-fn weight(backend: &CpuBackend, format: Format, shape: &Shape) -> Weight {
-    let matrices: Vec<Matrix> =
-        shape.parts.iter().map(|&rows| Matrix::new(format, rows, shape.cols)).collect();
-    let parts: Vec<Part<'_>> = matrices.iter().map(Matrix::part).collect();
-    backend.pack(&parts).expect("whole blocks")
-}
+    fn published(&self, wanted: &str, shapes: &[Shape]) {
+        for format in PUBLISHED.into_iter().filter(|format| format.to_string().starts_with(wanted)) {
+            shapes.iter().for_each(|shape| self.kernel(format, shape));
+        }
+    }
 
-fn tensor(backend: &CpuBackend, rows: usize, cols: usize) -> Tensor {
-    let mut tensor = backend.tensor(rows, cols);
-    let values: Vec<f32> = (0..rows * cols).map(|i| ((i * 7919) % 1001) as f32 / 500.0 - 1.0).collect();
-    backend.write(&mut tensor, 0, &values);
-    tensor
+    /// Seconds that a call takes at least: its weights are read once. Multiply-adds have a ceiling too, one for
+    /// each kind of format.
+    fn floor(&self, _format: Format, bytes: usize, _macs: usize) -> f64 {
+        bytes as f64 / self.bandwidth
+    }
+
+    fn kernel(&self, format: Format, shape: &Shape) {
+        let mut weights = weights(self.backend, format, shape, ROTATION);
+        let bytes = weights[0].bytes();
+        println!("\n{format} {:?} x {}, {:.2} MB", shape.parts, shape.cols, bytes as f64 / 1e6);
+        let mut one = 0.0;
+        for rows in ROWS {
+            let macs = rows * shape.macs();
+            let mut call = Call::new(self.backend, weights, shape, rows);
+            let time = median(|| call.run());
+            weights = call.weights;
+            one = if rows == 1 { time } else { one };
+            println!(
+                "{rows:5} rows {:9.1} us {:6.1} GB/s {:6.1} GMAC/s {:6.2} x one row {:6.2} of the floor",
+                time * 1e6,
+                bytes as f64 / time / 1e9,
+                macs as f64 / time / 1e9,
+                time / one,
+                self.floor(format, bytes, macs) / time,
+            );
+        }
+    }
 }
 
 /// Seconds of the median of some calls.
@@ -130,76 +108,15 @@ fn median(mut call: impl FnMut()) -> f64 {
     times[times.len() / 2]
 }
 
-/// One operation on rotating weights.
-struct Call<'a> {
-    backend: &'a CpuBackend,
-    weights: Vec<Weight>,
-    next: usize,
-    gain: Tensor,
-    x: Tensor,
-    tail: Tail,
-    outs: Vec<Tensor>,
-}
-
-impl<'a> Call<'a> {
-    fn new(backend: &'a CpuBackend, weights: Vec<Weight>, shape: &Shape, rows: usize) -> Self {
-        let parts = if matches!(shape.tail, Tail::Glu(_)) { &shape.parts[..1] } else { shape.parts };
-        Self {
-            backend,
-            weights,
-            next: 0,
-            gain: tensor(backend, 1, shape.cols),
-            x: tensor(backend, rows, shape.cols),
-            tail: shape.tail,
-            outs: parts.iter().map(|&part| tensor(backend, rows, part)).collect(),
-        }
-    }
-
-    fn run(&mut self) {
-        let mut outs = self.outs.iter_mut().collect::<Vec<_>>();
-        let pre = match self.tail {
-            Tail::Add => Pre::None,
-            _ => Pre::RmsNorm { weight: &self.gain, eps: 1e-5 },
-        };
-        self.backend.linear(&self.weights[self.next], &self.x, pre, self.tail, &mut outs);
-        self.next = (self.next + 1) % self.weights.len();
-    }
-}
-
-fn kernel(backend: &CpuBackend, format: Format, shape: &Shape) {
-    let first = weight(backend, format, shape);
-    let bytes = first.bytes();
-    let mut weights = vec![first];
-    while weights.len() * bytes < ROTATION {
-        weights.push(weight(backend, format, shape));
-    }
-    let macs = shape.parts.iter().sum::<usize>() * shape.cols;
-    println!("\n{format} {:?} x {}, {:.2} MB", shape.parts, shape.cols, bytes as f64 / 1e6);
-    let mut one = 0.0;
-    for rows in ROWS {
-        let mut call = Call::new(backend, std::mem::take(&mut weights), shape, rows);
-        let time = median(|| call.run());
-        weights = call.weights;
-        one = if rows == 1 { time } else { one };
-        println!(
-            "{rows:5} rows {:9.1} us {:6.1} GB/s {:6.1} GMAC/s {:6.2}",
-            time * 1e6,
-            bytes as f64 / time / 1e9,
-            (macs * rows) as f64 / time / 1e9,
-            time / one
-        );
-    }
-}
-
 /// The products of a model of 30 layers with 135 million weights.
 fn model(backend: &CpuBackend) {
     let rows = 16;
     let layers: Vec<Weight> =
-        (0..30).flat_map(|_| SHAPES[..4].iter().map(|shape| weight(backend, Format::Q4_1, shape))).collect();
-    let head = weight(backend, Format::Q8_0, &SHAPES[4]);
+        (0..30).flat_map(|_| SMALL[..4].iter().map(|shape| weight(backend, Format::Q4_1, shape))).collect();
+    let head = weight(backend, Format::Q8_0, &SMALL[4]);
     let bytes = layers.iter().map(Weight::bytes).sum::<usize>() + head.bytes();
     let mut calls: Vec<Call<'_>> =
-        SHAPES[..4].iter().map(|shape| Call::new(backend, Vec::new(), shape, rows)).collect();
+        SMALL[..4].iter().map(|shape| Call::new(backend, Vec::new(), shape, rows)).collect();
     for (index, weight) in layers.into_iter().enumerate() {
         calls[index % 4].weights.push(weight);
     }

@@ -5,7 +5,7 @@ use dflash_tensor::{BackendError, Shape};
 use crate::commit::commit;
 use crate::decoder::{Decoder, Scratch};
 use crate::sequence::Sequence;
-use crate::{Cycle, EngineError, Event, Offer, Outcome, Plan, ProposeRequest};
+use crate::{Cycle, EngineError, Event, Outcome, Plan, ProposeRequest};
 
 /// Takes an event; false when nobody listens any more.
 pub(crate) type Emit<'a> = dyn FnMut(Event) -> bool + 'a;
@@ -17,7 +17,7 @@ pub(crate) fn cycle(
     seq: &mut Sequence,
     emit: &mut Emit<'_>,
 ) -> Result<bool, EngineError> {
-    let (plan, class) = plan(decoder, seq);
+    let (plan, class) = plan(decoder, scratch, seq);
     propose(decoder, scratch, seq, &plan)?;
     let width = scratch.drafted.len() + 1;
     verify(decoder, scratch, seq)?;
@@ -51,20 +51,17 @@ pub(crate) fn cycle(
 }
 
 /// Asks every proposer what it has, and the policy what to do with it.
-fn plan(decoder: &Decoder, seq: &mut Sequence) -> (Plan, usize) {
+fn plan(decoder: &Decoder, scratch: &mut Scratch, seq: &mut Sequence) -> (Plan, usize) {
     // A cycle commits up to `width` ids and feeds `width` rows, so the budget bounds both.
     let limit = seq.remaining().min(decoder.options().max_width()).max(1);
     if limit == 1 || seq.proposers.is_empty() {
         return (Plan::PLAIN, 0);
     }
-    let offers: Vec<Offer> = decoder
-        .proposers()
-        .iter()
-        .zip(&mut seq.proposers)
-        .map(|(proposer, state)| proposer.offer(state, &seq.ids))
-        .collect();
-    let plan = seq.policy.plan(&offers, limit);
-    let class = plan.proposer.map_or(0, |index| offers[index].class);
+    let proposers = decoder.proposers().iter().zip(&mut seq.proposers);
+    scratch.offers.clear();
+    scratch.offers.extend(proposers.map(|(proposer, state)| proposer.offer(state, &seq.ids)));
+    let plan = seq.policy.plan(&scratch.offers, limit);
+    let class = plan.proposer.map_or(0, |index| scratch.offers[index].class);
     (plan, class)
 }
 

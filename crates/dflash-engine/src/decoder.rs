@@ -9,7 +9,7 @@ use crate::cycle::{Emit, cycle};
 use crate::prefill::prefill;
 use crate::sequence::Sequence;
 use crate::{
-    Adaptive, Decoding, EngineError, Event, FinishReason, Fixed, Proposer, Request, Stats, StepCosts,
+    Adaptive, Decoding, EngineError, Event, FinishReason, Fixed, Offer, Proposer, Request, Stats, StepCosts,
     WidthPolicy,
 };
 
@@ -62,6 +62,7 @@ pub(crate) struct Scratch {
     pub taps: Option<Taps>,
     pub batch: Batch,
     pub rows: Vec<u32>,
+    pub offers: Vec<Offer>,
     pub drafted: Vec<u32>,
     pub accepted: Vec<u32>,
     pub choices: Vec<Choice>,
@@ -191,10 +192,12 @@ impl Decoder {
         }
         let speculative = request.decoding == Decoding::Speculative && self.options.mode != VerifyMode::Off;
         let proposers = if speculative { &self.proposers[..] } else { &[] };
+        let (budget, mut ids) = (request.max_tokens.min(context - prompt), request.prompt);
+        ids.reserve_exact(budget);
         Ok(Sequence {
             prompt,
-            budget: request.max_tokens.min(context - prompt),
-            ids: request.prompt,
+            budget,
+            ids,
             stop_ids: request.stop_ids,
             guard: request.guard,
             cache: self.target.new_cache(),
@@ -207,17 +210,19 @@ impl Decoder {
 
     pub(crate) fn scratch(&self) -> Scratch {
         let layers = self.proposers.iter().map(|proposer| proposer.taps()).find(|taps| !taps.is_empty());
+        let width = self.options.max_width();
         Scratch {
             workspace: self.target.workspace(),
             taps: layers.map(|layers| {
                 Taps::new(Arc::clone(self.target.backend()), layers, self.target.spec().hidden)
             }),
             batch: Batch::new(),
-            rows: Vec::new(),
-            drafted: Vec::new(),
-            accepted: Vec::new(),
-            choices: Vec::new(),
-            all_rows: Vec::new(),
+            rows: Vec::with_capacity(width),
+            offers: Vec::with_capacity(self.proposers.len()),
+            drafted: Vec::with_capacity(width),
+            accepted: Vec::with_capacity(width),
+            choices: Vec::with_capacity(width),
+            all_rows: Vec::with_capacity(width),
         }
     }
 

@@ -132,6 +132,24 @@ pub enum Accepted<'a> {
     Path(&'a [usize]),
 }
 
+impl Accepted<'_> {
+    /// How many.
+    pub fn count(self) -> usize {
+        match self {
+            Self::Chain(count) => count,
+            Self::Path(path) => path.len(),
+        }
+    }
+
+    /// The row of the pass that comes at `index`.
+    pub fn row(self, index: usize) -> usize {
+        match self {
+            Self::Chain(_) => index,
+            Self::Path(path) => path[index],
+        }
+    }
+}
+
 /// A backend's state of one recurrent layer of one sequence: what the committed rows left behind, what the
 /// pass in flight makes of it, and the tape of that pass.
 ///

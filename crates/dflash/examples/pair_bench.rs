@@ -1,7 +1,10 @@
 //! Speed of the default pair on this machine: `cargo run --release -p dflash --example pair_bench`.
 //!
 //! Everything is measured in one run, as medians, with the read bandwidth of the same minute beside it.
+//! `pair_bench MODEL.gguf --json` measures that target alone and prints one line, for
+//! `scripts/bench/side_by_side.py`.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,12 +23,17 @@ use dflash_engine::{
 };
 use dflash_models::{Draft, DraftOptions, Target, load_target};
 use dflash_tensor::{Batch, Shape};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 const EVALUATION: &str = include_str!("../../../models/smollm2-135m-dflash/eval.json");
 
 fn main() -> ExitCode {
-    match bench() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let done = match &arguments[..] {
+        [model, json] if json == "--json" => Measured::load(Path::new(model)).and_then(Measured::print_json),
+        _ => bench(),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("{failure}");
@@ -48,13 +56,10 @@ fn bench() -> Outcome<()> {
     let FoundDraft::Model { path: draft, .. } = locator.draft(&choice, &located, None)? else {
         return Err(Failure::new("the default pair has a draft"));
     };
-    let backend = Arc::new(CpuBackend::detect());
-    let loaded = load_target(&located.path, Arc::clone(&backend) as _, &mut |_, _| {}).map_err(failure)?;
-    let bandwidth = backend.read_bandwidth();
-    println!("{}, {:.1} GB/s read", dflash_tensor::Backend::name(backend.as_ref()), bandwidth / 1e9);
-    steps(loaded.target.as_ref(), loaded.weight_bytes as f64 / bandwidth)?;
-    let draft = Draft::load(&draft, loaded.target.as_ref(), DraftOptions::default()).map_err(failure)?;
-    decoding(loaded.target, draft)
+    let target = Measured::load(&located.path)?;
+    target.print();
+    let draft = Draft::load(&draft, target.target.as_ref(), DraftOptions::default()).map_err(failure)?;
+    decoding(target.target, draft)
 }
 
 fn failure(error: impl std::error::Error) -> Failure {
@@ -66,21 +71,77 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Passes of 1 to 16 rows with the choice at every row, and a prefill of 512.
-fn steps(target: &dyn Target, floor: f64) -> Outcome<()> {
-    let mut one = 0.0;
-    for rows in [1, 2, 3, 4, 6, 8, 12, 16] {
-        let seconds = pass_seconds(target, 64, rows, rows, 25)?;
-        one = if rows == 1 { seconds } else { one };
-        let ratio = seconds / one;
-        println!("{rows:>4} rows {:>8.2} ms  {ratio:>5.2} x one row", 1e3 * seconds);
-        if rows == 1 {
-            println!("          {:.2} of the time is reading the weights at that bandwidth", floor / seconds);
-        }
+/// A target with the times of its passes.
+struct Measured {
+    target: Box<dyn Target>,
+    backend: String,
+    /// Bytes per second.
+    bandwidth: f64,
+    weight_bytes: u64,
+    /// Seconds of a pass by rows, with the choice at every row.
+    steps: Vec<(usize, f64)>,
+    /// Seconds of a prefill of 512.
+    prefill: f64,
+}
+
+impl Measured {
+    fn load(path: &Path) -> Outcome<Self> {
+        let backend = Arc::new(CpuBackend::detect());
+        let loaded = load_target(path, Arc::clone(&backend) as _, &mut |_, _| {}).map_err(failure)?;
+        let (target, bandwidth) = (loaded.target, backend.read_bandwidth());
+        let step = |rows| Ok((rows, pass_seconds(target.as_ref(), 64, rows, rows, 25)?));
+        Ok(Self {
+            backend: dflash_tensor::Backend::name(backend.as_ref()),
+            bandwidth,
+            weight_bytes: loaded.weight_bytes,
+            steps: [1, 2, 3, 4, 6, 8, 12, 16].into_iter().map(step).collect::<Outcome<_>>()?,
+            prefill: pass_seconds(target.as_ref(), 0, 512, 1, 5)?,
+            target,
+        })
     }
-    let seconds = pass_seconds(target, 0, 512, 1, 5)?;
-    println!("prefill of 512 {:.0} ms, {:.0} tok/s", 1e3 * seconds, 512.0 / seconds);
-    Ok(())
+
+    fn print(&self) {
+        println!("{}, {:.1} GB/s read", self.backend, self.bandwidth / 1e9);
+        let one = self.steps[0].1;
+        for &(rows, seconds) in &self.steps {
+            println!("{rows:>4} rows {:>8.2} ms  {:>5.2} x one row", 1e3 * seconds, seconds / one);
+        }
+        let floor = self.weight_bytes as f64 / self.bandwidth;
+        println!("{:.2} of the time of one row is reading the weights at that bandwidth", floor / one);
+        println!("prefill of 512 {:.0} ms, {:.0} tok/s", 1e3 * self.prefill, 512.0 / self.prefill);
+    }
+
+    /// One line for scripts, with the speed of plain decoding.
+    fn print_json(self) -> Outcome<()> {
+        let steps = self.steps.iter().map(|(rows, seconds)| (rows.to_string(), json!(1e3 * seconds)));
+        let mut figures = json!({
+            "engine": "dflash", "version": env!("CARGO_PKG_VERSION"), "backend": self.backend,
+            "read_gb_s": self.bandwidth / 1e9, "weight_mb": self.weight_bytes as f64 / 1e6,
+            "steps_ms": steps.collect::<Map<_, _>>(), "prefill_tok_s": 512.0 / self.prefill,
+        });
+        let options = DecoderOptions { prefill_chunk: 2048, block: 1, verify_cap: 0, mode: VerifyMode::Off };
+        let decoder = Decoder::new(self.target, Vec::new(), options);
+        figures["decode_tok_s"] = json!(plain_speed(&decoder, &prompts()?[0])?);
+        println!("{figures}");
+        Ok(())
+    }
+}
+
+/// Tokens per second of plain decoding of 256 ids.
+fn plain_speed(decoder: &Decoder, prompt: &[u32]) -> Outcome<f64> {
+    let speeds = (0..5).map(|_| {
+        let stats = decode(decoder, prompt, 256, Vec::new(), Decoding::Plain)?;
+        Ok(stats.decode_tokens_per_second())
+    });
+    Ok(median(speeds.collect::<Outcome<Vec<_>>>()?))
+}
+
+/// The held-out prompts.
+fn prompts() -> Outcome<Vec<Vec<u32>>> {
+    let evaluation: Value = serde_json::from_str(EVALUATION).map_err(failure)?;
+    let prompts = evaluation["prompts"].as_array().into_iter().flatten();
+    let ids = prompts.map(|prompt| prompt["prompt_ids"].as_array().into_iter().flatten());
+    Ok(ids.map(|ids| ids.filter_map(|id| Some(id.as_u64()? as u32)).collect()).collect())
 }
 
 /// Median seconds of a pass after `context` positions, with the choice at the last `choices` rows.
@@ -135,18 +196,8 @@ fn decoding(target: Box<dyn Target>, draft: Draft) -> Outcome<()> {
     }
     decoder.set_costs(costs);
 
-    let evaluation: Value = serde_json::from_str(EVALUATION).map_err(failure)?;
-    let prompts = evaluation["prompts"].as_array().into_iter().flatten();
-    let prompts: Vec<Vec<u32>> = prompts
-        .map(|prompt| prompt["prompt_ids"].as_array().into_iter().flatten())
-        .map(|ids| ids.filter_map(|id| Some(id.as_u64()? as u32)).collect())
-        .collect();
-
-    let speeds = (0..5).map(|_| {
-        let stats = decode(&decoder, &prompts[0], 256, Vec::new(), Decoding::Plain)?;
-        Ok(stats.decode_tokens_per_second())
-    });
-    println!("plain decoding of 256 ids {:.1} tok/s", median(speeds.collect::<Outcome<Vec<_>>>()?));
+    let prompts = prompts()?;
+    println!("plain decoding of 256 ids {:.1} tok/s", plain_speed(&decoder, &prompts[0])?);
 
     compare(&decoder, &prompts)?;
     idle_draft(decoder.with_policy(|_| Box::new(Fixed::new(1, Vec::new()))), &prompts[0])

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 
 use dflash_tensor::{Batch, ConvInputs, ConvSpec, KeyHeadMap, SeqCache, Tensor};
 
-use super::job::find;
 use super::kernel::on;
 use super::tape::Step;
 use super::{each, jobs};
@@ -69,7 +68,7 @@ fn convolve(
     backend.meter.recurrence(&spec.recurrent(), jobs.len(), batch.rows());
     let out = Disjoint::new(out);
     each(&backend.pool, batch.rows(), channels * spec.filter.rows(), &|row| {
-        let ((job, own), columns) = (find(&jobs, row), row * channels..(row + 1) * channels);
+        let ((job, own), columns) = (jobs.find(row), row * channels..(row + 1) * channels);
         let step = Step { raw: &raw[columns.clone()], k: &[], g: &[], delta: &[] };
         // SAFETY: a row is one thread's.
         let out = unsafe {

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use dflash_tensor::{Batch, DeltaGeometry, DeltaInputs, DeltaSpec, SeqCache, Tensor};
 
-use super::job::{Job, find};
+use super::job::{Job, Jobs};
 use super::kernel::{Columns, Taped, WIDTH, on};
 use super::layout::{lanes, tile_columns, tile_rows, tiles};
 use super::tape::Step;
@@ -41,7 +41,7 @@ struct Call<'a> {
     isa: Isa,
     spec: &'a DeltaSpec,
     inputs: DeltaInputs<'a>,
-    jobs: Vec<Job<'a>>,
+    jobs: Jobs<'a>,
 }
 
 /// [`Backend::gated_delta`](dflash_tensor::Backend::gated_delta).
@@ -103,7 +103,7 @@ fn prepare(backend: &CpuBackend, call: &Call<'_>, rows: usize, buffers: &mut Buf
 fn heads(call: &Call<'_>, row: usize, parts: [&mut [f32]; 3]) {
     let (isa, dim) = (call.isa, call.spec.geometry.key_dim);
     let (filter, raw) = (host::rows(&call.spec.filter), host::rows(call.inputs.qkv));
-    let ((job, own), mut first) = (find(&call.jobs, row), 0);
+    let ((job, own), mut first) = (call.jobs.find(row), 0);
     let [q, k, _] = parts.map(|part| {
         let columns = first..first + part.len();
         first = columns.end;
@@ -130,7 +130,7 @@ fn recur(backend: &CpuBackend, call: &Call<'_>, buffers: &mut Buffers) {
     let Buffers { q, k, v, y, g, b } = buffers;
     let rows = Rows { geometry, q, k, g, b, v: Disjoint::new(v), y: Disjoint::new(y) };
     each(&backend.pool, call.jobs.len() * geometry.value_heads, size, &|item| {
-        let (job, head) = (&call.jobs[item / geometry.value_heads], item % geometry.value_heads);
+        let (job, head) = (call.jobs.at(item / geometry.value_heads), item % geometry.value_heads);
         let key = call.spec.key_heads.key_head(geometry, head);
         for tile in 0..tiles(geometry) {
             recur_tile(call.isa, job, &rows, (key, head, tile));
@@ -169,9 +169,9 @@ fn recur_tile(isa: Isa, job: &Job<'_>, rows: &Rows<'_>, (key, head, tile): (usiz
     for row in 0..job.span.rows {
         let at = job.span.first_row + row;
         let gates = (rows.g[at * geometry.value_heads + head], rows.b[at * geometry.value_heads + head]);
-        if let Some(path) = job.restart(row) {
+        if job.restarts(row) {
             state.copy_from_slice(&job.committed.heads[own.clone()]);
-            path.into_iter().for_each(|row| repeat(isa, job, rows, (key, head, tile), row, state));
+            repeat_path(isa, job, rows, (key, head, tile), job.parent(row), state);
         }
         let columns = at * width + columns.start..at * width + columns.end;
         // SAFETY: as above.
@@ -181,6 +181,21 @@ fn recur_tile(isa: Isa, job: &Job<'_>, rows: &Rows<'_>, (key, head, tile): (usiz
         on!(isa, step(state, keys, gates, &mut delta, &mut read));
         v.copy_from_slice(&delta[..v.len()]);
         y.copy_from_slice(&read[..y.len()]);
+    }
+}
+
+/// Repeats what the rows of the span up to `last` have written to a tile, root first.
+fn repeat_path(
+    isa: Isa,
+    job: &Job<'_>,
+    rows: &Rows<'_>,
+    place: (usize, usize, usize),
+    last: Option<usize>,
+    state: &mut [Columns],
+) {
+    if let Some(row) = last {
+        repeat_path(isa, job, rows, place, job.parent(row), state);
+        repeat(isa, job, rows, place, row, state);
     }
 }
 
@@ -211,7 +226,7 @@ fn read_out(backend: &CpuBackend, call: &Call<'_>, buffers: &Buffers, out: &mut 
     let (rows, out) = (out.len() / width, Disjoint::new(out));
     each(&backend.pool, rows, channels, &|row| {
         let part = |of, width| part(of, row, width);
-        let (job, own) = find(&call.jobs, row);
+        let (job, own) = call.jobs.find(row);
         let (raw, k) = (part(raw, channels), part(&buffers.k, key_heads * key_dim));
         let step = Step { raw, k, g: part(&buffers.g, value_heads), delta: part(&buffers.v, width) };
         // SAFETY: a row is one thread's.

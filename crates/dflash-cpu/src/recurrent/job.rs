@@ -38,15 +38,9 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// The rows of the span that row `row` comes after, root first; `None` when that is all that the row
-    /// before it came after, and that row.
-    pub(crate) fn restart(&self, row: usize) -> Option<Vec<usize>> {
-        let parent = self.parent(row);
-        (parent != row.checked_sub(1)).then(|| {
-            let mut path: Vec<usize> = std::iter::successors(parent, |&row| self.parent(row)).collect();
-            path.reverse();
-            path
-        })
+    /// Whether row `row` continues something else than the row before it.
+    pub(crate) fn restarts(&self, row: usize) -> bool {
+        self.parent(row) != row.checked_sub(1)
     }
 
     /// The convolution of row `row` in columns `columns`; `raw` are the raw rows of the batch. The newest row
@@ -84,8 +78,33 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The job of row `row` of the batch, and its row there.
-pub(crate) fn find<'b, 'a>(jobs: &'b [Job<'a>], row: usize) -> (&'b Job<'a>, usize) {
-    let job = jobs.iter().rfind(|job| job.span.first_row <= row).expect("every row is in a span");
-    (job, row - job.span.first_row)
+/// The jobs of a call. The first one stands alone: a call for one sequence allocates nothing.
+pub(crate) struct Jobs<'a> {
+    first: Option<Job<'a>>,
+    others: Vec<Job<'a>>,
+}
+
+impl<'a> Jobs<'a> {
+    pub(crate) fn new(mut jobs: impl Iterator<Item = Job<'a>>) -> Self {
+        Self { first: jobs.next(), others: jobs.collect() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    fn iter(&self) -> impl DoubleEndedIterator<Item = &Job<'a>> {
+        self.first.iter().chain(&self.others)
+    }
+
+    /// Job `index`.
+    pub(crate) fn at(&self, index: usize) -> &Job<'a> {
+        self.iter().nth(index).expect("a job of the call")
+    }
+
+    /// The job of row `row` of the batch, and its row there.
+    pub(crate) fn find(&self, row: usize) -> (&Job<'a>, usize) {
+        let job = self.iter().rfind(|job| job.span.first_row <= row).expect("every row is in a span");
+        (job, row - job.span.first_row)
+    }
 }

@@ -96,10 +96,16 @@ pub(crate) fn step(
 }
 
 /// What a step left on the tape for a tile of a state.
+#[derive(Clone, Copy)]
 pub(crate) struct Taped<'a> {
     pub(crate) k: &'a [f32],
     pub(crate) g: f32,
     pub(crate) delta: [f32; WIDTH],
+}
+
+impl Taped<'_> {
+    /// Holds a place.
+    pub(crate) const NOTHING: Self = Self { k: &[], g: 0.0, delta: [0.0; WIDTH] };
 }
 
 /// `S = g * S + k delta'` on a tile of a state, step after step; a row goes through all of them at once.

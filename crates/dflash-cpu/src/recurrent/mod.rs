@@ -19,7 +19,7 @@ pub(crate) use delta::gated_delta;
 
 use crate::CpuBackend;
 use crate::pool::Pool;
-use job::Job;
+use job::Jobs;
 use store::RecurrentState;
 
 /// Elements below which the calling thread works alone: a region costs more than it saves.
@@ -38,7 +38,7 @@ fn jobs<'a>(
     batch: &'a Batch,
     caches: &'a mut [&mut SeqCache],
     raw: &[f32],
-) -> Vec<Job<'a>> {
+) -> Jobs<'a> {
     assert_eq!(batch.spans().len(), caches.len(), "a cache for every span");
     let channels = geometry.conv.channels;
     let job = |(span, cache): (&'a Span, &'a mut &mut SeqCache)| {
@@ -46,7 +46,7 @@ fn jobs<'a>(
         assert_eq!(store.geometry(), geometry, "a state of this layer");
         store.run(span, &raw[span.first_row * channels..][..span.rows * channels], key_heads)
     };
-    batch.spans().iter().zip(caches).map(job).collect()
+    Jobs::new(batch.spans().iter().zip(caches).map(job))
 }
 
 /// Calls `body` for every item in `0..items`, each of about `size` elements, on whichever thread is free.

@@ -10,7 +10,7 @@ use super::layout::{Layout, lanes, tile_columns, tile_rows, tiles};
 use super::tape::Tape;
 use crate::Isa;
 use crate::disjoint::Disjoint;
-use crate::pool::Pool;
+use crate::pool::{Pool, steps};
 
 /// What a row leaves to the next one.
 pub(crate) struct State {
@@ -100,10 +100,11 @@ impl RecurrentState {
     }
 
     /// Repeats the steps of `path` on the committed state: where it stands, unless a snapshot shares it.
-    fn replay(&mut self, path: &[usize]) {
+    fn replay(&mut self, path: Accepted<'_>) {
         let Self { layout, isa, pool, committed, spare, tape, .. } = self;
         let next = writable(spare, layout);
-        next.push(committed, path.iter().rev().map(|&row| tape.step(row).raw), layout.channels());
+        let newest = (0..path.count()).rev().map(|index| tape.step(path.row(index)).raw);
+        next.push(committed, newest, layout.channels());
         let geometry = layout.geometry.delta;
         let repeat = |head, tile, state: &mut [Columns]| {
             geometry.iter().for_each(|geometry| repeat(*isa, geometry, tape, path, (head, tile), state));
@@ -140,24 +141,30 @@ fn each_tile(pool: &Pool, geometry: Option<&DeltaGeometry>, heads: &mut [Columns
     });
 }
 
+/// Steps that go over a tile together.
+const STEPS: usize = 16;
+
 /// Repeats the steps of `path` on a tile.
 fn repeat(
     isa: Isa,
     geometry: &DeltaGeometry,
     tape: &Tape,
-    path: &[usize],
+    path: Accepted<'_>,
     (head, tile): (usize, usize),
     state: &mut [Columns],
 ) {
     let key = tape.key_heads.key_head(geometry, head) * geometry.key_dim;
     let columns = tile_columns(geometry, head, tile);
-    let taped = |&row: &usize| {
-        let step = tape.step(row);
+    let taped = |index: usize| {
+        let step = tape.step(path.row(index));
         let k = &step.k[key..][..geometry.key_dim];
         Taped { k, g: step.g[head], delta: lanes(&step.delta[columns.clone()]) }
     };
-    let steps = path.iter().map(taped).collect::<Vec<_>>();
-    on!(isa, repeat(state, &steps));
+    for indices in steps(0..path.count(), STEPS) {
+        let mut steps = [Taped::NOTHING; STEPS];
+        steps.iter_mut().zip(indices.clone()).for_each(|(step, index)| *step = taped(index));
+        on!(isa, repeat(state, &steps[..indices.len()]));
+    }
 }
 
 /// Whether every row continues the one before.
@@ -191,17 +198,13 @@ impl RecurrentStore for RecurrentState {
 
     fn accept(&mut self, rows: Accepted<'_>) {
         let pass = self.pass.take();
-        let path = match rows {
-            Accepted::Chain(count) => (0..count).collect(),
-            Accepted::Path(path) => path.to_vec(),
-        };
-        if path.is_empty() {
+        if rows.count() == 0 {
             return;
         }
         let pass = pass.expect("rows are accepted after they went through the layer");
-        if !pass.chain || path.len() < pass.rows {
+        if !pass.chain || rows.count() < pass.rows {
             assert!(pass.taped, "a part of a pass that was announced as a whole");
-            return self.replay(&path);
+            return self.replay(rows);
         }
         let spare = self.spare.as_mut().expect("a pass has a state after it");
         std::mem::swap(&mut self.committed, spare);

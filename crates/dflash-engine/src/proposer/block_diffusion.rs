@@ -2,7 +2,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dflash_models::{Draft, DraftState, DraftWorkspace};
-use dflash_tensor::{BackendError, Tensor};
+use dflash_tensor::{BackendError, Choice, Tensor};
 
 use super::{Offer, ProposeRequest, Proposer, ProposerState};
 
@@ -10,14 +10,20 @@ use super::{Offer, ProposeRequest, Proposer, ProposerState};
 pub struct BlockDiffusion {
     draft: Draft,
     /// Scratch of the one thread that decodes.
-    workspace: Mutex<DraftWorkspace>,
+    scratch: Mutex<Scratch>,
+}
+
+struct Scratch {
+    workspace: DraftWorkspace,
+    /// Of the last pass, by sequence.
+    choices: Vec<Vec<Choice>>,
 }
 
 impl BlockDiffusion {
     /// Wraps a loaded draft.
     pub fn new(draft: Draft) -> Self {
-        let workspace = Mutex::new(draft.workspace());
-        Self { draft, workspace }
+        let scratch = Mutex::new(Scratch { workspace: draft.workspace(), choices: Vec::new() });
+        Self { draft, scratch }
     }
 
     /// The draft.
@@ -28,8 +34,8 @@ impl BlockDiffusion {
 
 impl BlockDiffusion {
     /// A panic in an earlier request leaves nothing in the scratch that the next pass would read.
-    fn workspace(&self) -> MutexGuard<'_, DraftWorkspace> {
-        self.workspace.lock().unwrap_or_else(PoisonError::into_inner)
+    fn scratch(&self) -> MutexGuard<'_, Scratch> {
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -61,8 +67,8 @@ impl Proposer for BlockDiffusion {
 
     fn observe(&self, state: &mut ProposerState, taps: Option<&Tensor>, rows: Range<usize>, upcoming: usize) {
         let taps = taps.expect("the target taps the layers this draft asks for");
-        let mut workspace = self.workspace();
-        self.draft.observe(&mut workspace, downcast(state), taps, rows, upcoming);
+        let workspace = &mut self.scratch().workspace;
+        self.draft.observe(workspace, downcast(state), taps, rows, upcoming);
     }
 
     fn offer(&self, _: &mut ProposerState, _: &[u32]) -> Offer {
@@ -70,14 +76,12 @@ impl Proposer for BlockDiffusion {
     }
 
     fn propose(&self, requests: &mut [ProposeRequest<'_>]) -> Result<(), BackendError> {
-        let mut workspace = self.workspace();
+        let Scratch { workspace, choices } = &mut *self.scratch();
         // Sequences of one width share a pass; a width of its own is a pass of its own.
-        let mut choices = Vec::new();
         for request in requests {
             let staged = *request.ids.last().expect("a staged token");
-            choices.clear();
             let state = downcast(request.state);
-            self.draft.propose(&mut workspace, &mut [state], &[staged], request.width, &mut choices)?;
+            self.draft.propose(workspace, &mut [state], &[staged], request.width, choices)?;
             request.drafted.extend(choices[0].iter().map(|choice| choice.id));
         }
         Ok(())

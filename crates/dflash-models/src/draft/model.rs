@@ -5,7 +5,7 @@ use dflash_tensor::{
     Tensor, Weight,
 };
 
-use super::state::{DraftState, DraftWorkspace};
+use super::state::{DraftState, DraftWorkspace, with_caches};
 use super::tables::Tables;
 use crate::DraftQuant;
 use crate::layer::Layer;
@@ -116,7 +116,7 @@ impl Draft {
         out: &mut Tensor,
     ) {
         self.run_block(ws, states, staged, width);
-        let rows = block_rows(states.len(), width);
+        let rows = block_rows(states.len(), width).collect::<Vec<_>>();
         grow(self.backend.as_ref(), out, rows.len());
         self.backend.logits(&self.tables.head, &ws.scratch.h, &rows, self.final_norm(), out);
         if let Some(cap) = self.tables.softcap {
@@ -152,12 +152,13 @@ impl Draft {
 
     fn run_layers(&self, ws: &mut DraftWorkspace, states: &mut [&mut DraftState]) {
         let backend = self.backend.as_ref();
-        let mut caches = states.iter_mut().map(|state| &mut state.cache).collect::<Vec<_>>();
         ws.scratch.begin(ws.batch.rows());
         let Tables { embedding, scale, .. } = &self.tables;
         backend.embed(embedding, ws.batch.ids(), *scale, &mut ws.scratch.h);
-        let mut pass = Pass { backend, batch: &ws.batch, caches: &mut caches, ws: &mut ws.scratch };
-        self.layers.iter().enumerate().for_each(|(index, layer)| layer.forward(&mut pass, index));
+        with_caches(states, |caches| {
+            let mut pass = Pass { backend, batch: &ws.batch, caches, ws: &mut ws.scratch };
+            self.layers.iter().enumerate().for_each(|(index, layer)| layer.forward(&mut pass, index));
+        });
     }
 
     fn choose(
@@ -167,11 +168,12 @@ impl Draft {
         width: usize,
         out: &mut Vec<Vec<Choice>>,
     ) -> Result<(), BackendError> {
-        let rows = block_rows(states, width);
+        ws.rows.clear();
+        ws.rows.extend(block_rows(states, width));
         ws.choices.clear();
         let Tables { head, vocab, softcap, ids, .. } = &self.tables;
         let among = Among { vocab: *vocab, softcap: *softcap };
-        self.backend.choose(head, &ws.scratch.h, &rows, self.final_norm(), among, &mut ws.choices)?;
+        self.backend.choose(head, &ws.scratch.h, &ws.rows, self.final_norm(), among, &mut ws.choices)?;
         if let Some(ids) = ids {
             ws.choices.iter_mut().for_each(|choice| choice.id = ids[choice.id as usize]);
         }
@@ -185,6 +187,6 @@ impl Draft {
 }
 
 /// The mask rows of all blocks; the row of the staged token predicts nothing.
-fn block_rows(states: usize, width: usize) -> Vec<usize> {
-    (0..states * width).filter(|row| row % width != 0).collect()
+fn block_rows(states: usize, width: usize) -> impl Iterator<Item = usize> {
+    (0..states * width).filter(move |row| row % width != 0)
 }

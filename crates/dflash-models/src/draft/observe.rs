@@ -3,7 +3,7 @@ use std::ops::Range;
 use dflash_tensor::{Keep, Pre, Shape, Tail, Tensor};
 
 use super::model::Draft;
-use super::state::{DraftState, DraftWorkspace, PENDING_ROWS};
+use super::state::{DraftState, DraftWorkspace, PENDING_ROWS, with_caches};
 use crate::layer::Mixer;
 use crate::pass::Pass;
 use crate::workspace::grow;
@@ -43,7 +43,9 @@ impl Draft {
         if rows.len() >= PENDING_ROWS {
             grow(self.backend.as_ref(), &mut ws.features, rows.len());
             self.backend.copy(features, rows.start, rows.len(), &mut ws.features, 0, 0);
-            return self.project(ws, &mut [state], &[rows.len()]);
+            ws.rows.clear();
+            ws.rows.push(rows.len());
+            return self.project(ws, &mut [state]);
         }
         let waiting = state.pending.rows();
         state.pending.set_rows(waiting + rows.len());
@@ -52,8 +54,9 @@ impl Draft {
 
     /// Projects what waits in the states, all sequences in one pass.
     pub(super) fn flush(&self, ws: &mut DraftWorkspace, states: &mut [&mut DraftState]) {
-        let counts = states.iter().map(|state| state.pending.rows()).collect::<Vec<_>>();
-        let total = counts.iter().sum();
+        ws.rows.clear();
+        ws.rows.extend(states.iter().map(|state| state.pending.rows()));
+        let total = ws.rows.iter().sum();
         if total == 0 {
             return;
         }
@@ -65,28 +68,31 @@ impl Draft {
             state.pending.set_rows(0);
             row += rows;
         }
-        self.project(ws, states, &counts);
+        self.project(ws, states);
     }
 
-    /// Appends keys and values of the rows in `ws.features` to the caches, `counts[i]` rows for state `i`.
-    fn project(&self, ws: &mut DraftWorkspace, states: &mut [&mut DraftState], counts: &[usize]) {
+    /// Appends keys and values of the rows in `ws.features` to the caches, `ws.rows[i]` rows for state `i`.
+    fn project(&self, ws: &mut DraftWorkspace, states: &mut [&mut DraftState]) {
         let backend = self.backend.as_ref();
         self.fuse(ws);
         ws.batch.clear();
-        for (state, &count) in states.iter_mut().zip(counts) {
+        for (state, &count) in states.iter_mut().zip(&ws.rows) {
             ws.ids.clear();
             ws.ids.resize(count, self.spec.mask_id);
             ws.batch.push(&ws.ids, state.cache.len(), Shape::Chain);
             state.cache.begin_prefill(count);
         }
-        let mut caches = states.iter_mut().map(|state| &mut state.cache).collect::<Vec<_>>();
         ws.scratch.begin(ws.context.rows());
-        let mut pass = Pass { backend, batch: &ws.batch, caches: &mut caches, ws: &mut ws.scratch };
-        for (index, layer) in self.layers.iter().enumerate() {
-            let Mixer::Attention(attention) = layer.mixer() else { unreachable!("drafts have attention") };
-            attention.append(&mut pass, index, &ws.context);
-        }
-        caches.iter_mut().zip(counts).for_each(|(cache, &count)| cache.accept_chain(count));
+        with_caches(states, |caches| {
+            let mut pass = Pass { backend, batch: &ws.batch, caches, ws: &mut ws.scratch };
+            for (index, layer) in self.layers.iter().enumerate() {
+                let Mixer::Attention(attention) = layer.mixer() else {
+                    unreachable!("drafts have attention")
+                };
+                attention.append(&mut pass, index, &ws.context);
+            }
+        });
+        states.iter_mut().zip(&ws.rows).for_each(|(state, &count)| state.cache.accept_chain(count));
     }
 
     /// The context rows: projected features after their norm. No layer's input norm follows.

@@ -46,7 +46,17 @@ pub struct DraftWorkspace {
     pub(super) context: Tensor,
     pub(super) batch: Batch,
     pub(super) ids: Vec<u32>,
+    /// Rows that are chosen at, or new rows of every sequence.
+    pub(super) rows: Vec<usize>,
     pub(super) choices: Vec<Choice>,
+}
+
+/// Calls `body` with the caches of `states`. A single one, as decoding has it, takes no list.
+pub(super) fn with_caches(states: &mut [&mut DraftState], body: impl FnOnce(&mut [&mut SeqCache])) {
+    match states {
+        [state] => body(&mut [&mut state.cache]),
+        states => body(&mut states.iter_mut().map(|state| &mut state.cache).collect::<Vec<_>>()),
+    }
 }
 
 impl DraftWorkspace {
@@ -59,6 +69,7 @@ impl DraftWorkspace {
             context: tensor(hidden),
             batch: Batch::new(),
             ids: Vec::new(),
+            rows: Vec::new(),
             choices: Vec::new(),
         }
     }
