@@ -14,7 +14,7 @@ use std::time::Instant;
 use common::{
     Call, QWEN3_5_4B, QWEN3_8B, ROTATION, SMALL, Shape, WIDE, affine, formats, tensor, weight, weights,
 };
-use dflash_cpu::{CpuBackend, Isa};
+use dflash_cpu::{Arithmetic, Ceilings, CpuBackend, Isa, Work};
 use dflash_tensor::{Among, Backend, Format, Pre, Weight};
 
 const ROWS: [usize; 8] = [1, 2, 4, 8, 12, 16, 32, 128];
@@ -32,8 +32,8 @@ fn main() {
     let isa = isa.unwrap_or_else(Isa::detect);
     let backend =
         argument(1).parse().map_or_else(|_| CpuBackend::detect(), |threads| CpuBackend::new(threads, isa));
-    let machine = Machine { backend: &backend, bandwidth: backend.read_bandwidth() };
-    println!("{}, reading {:.1} GB/s", backend.name(), machine.bandwidth / 1e9);
+    let mut machine = Machine { backend: &backend, ceilings: backend.ceilings() };
+    println!("{}", backend.name());
     match shapes.as_deref().unwrap_or("small") {
         "small" => machine.small(wanted),
         "qwen3.5-4b" => machine.published(wanted, &QWEN3_5_4B),
@@ -44,31 +44,42 @@ fn main() {
 
 struct Machine<'a> {
     backend: &'a CpuBackend,
-    /// Bytes per second.
-    bandwidth: f64,
+    ceilings: Ceilings,
 }
 
 impl Machine<'_> {
-    fn small(&self, wanted: &str) {
+    fn small(&mut self, wanted: &str) {
         if wanted == "model" || wanted.is_empty() {
             model(self.backend);
         }
         for format in formats().into_iter().filter(|format| format.to_string().starts_with(wanted)) {
             let shapes = if SMALL[0].cols.is_multiple_of(format.block()) { &SMALL[..] } else { &WIDE };
+            self.measure_ceilings(format);
             shapes.iter().for_each(|shape| self.kernel(format, shape));
         }
     }
 
-    fn published(&self, wanted: &str, shapes: &[Shape]) {
+    fn published(&mut self, wanted: &str, shapes: &[Shape]) {
         for format in PUBLISHED.into_iter().filter(|format| format.to_string().starts_with(wanted)) {
+            self.measure_ceilings(format);
             shapes.iter().for_each(|shape| self.kernel(format, shape));
         }
     }
 
-    /// Seconds that a call takes at least: its weights are read once. Multiply-adds have a ceiling too, one for
-    /// each kind of format.
-    fn floor(&self, _format: Format, bytes: usize, _macs: usize) -> f64 {
-        bytes as f64 / self.bandwidth
+    /// What an operation reads and multiplies.
+    fn work(&self, operation: impl FnOnce()) -> Work {
+        let before = self.backend.work();
+        operation();
+        self.backend.work() - before
+    }
+
+    /// Measured beside each kernel, since a shared host changes within minutes.
+    fn measure_ceilings(&mut self, format: Format) {
+        self.ceilings = self.backend.ceilings();
+        let rate = |arithmetic| self.ceilings.multiply_adds[arithmetic] / 1e9;
+        let rates =
+            Arithmetic::ALL.map(|arithmetic| format!("{} {:.0}", arithmetic.name(), rate(arithmetic)));
+        println!("\n{format}: at best {:.1} GB/s, GMAC/s {}", self.ceilings.bytes / 1e9, rates.join(", "));
     }
 
     fn kernel(&self, format: Format, shape: &Shape) {
@@ -79,6 +90,7 @@ impl Machine<'_> {
         for rows in ROWS {
             let macs = rows * shape.macs();
             let mut call = Call::new(self.backend, weights, shape, rows);
+            let work = self.work(|| call.run());
             let time = median(|| call.run());
             weights = call.weights;
             one = if rows == 1 { time } else { one };
@@ -88,7 +100,7 @@ impl Machine<'_> {
                 bytes as f64 / time / 1e9,
                 macs as f64 / time / 1e9,
                 time / one,
-                self.floor(format, bytes, macs) / time,
+                self.ceilings.floor(&work) / time,
             );
         }
     }
