@@ -9,6 +9,7 @@ use dflash_tensor::{
 use crate::choose::ChooseBuffers;
 use crate::experts::ExpertBuffers;
 use crate::inputs::{InputBuffers, Matrix, Request};
+use crate::memory::Memory;
 use crate::pack::Trail;
 use crate::pool::Pool;
 use crate::work::{Meter, Work};
@@ -22,6 +23,7 @@ pub struct CpuBackend {
     pub(crate) isa: Isa,
     pub(crate) meter: Meter,
     scratch: Mutex<Scratch>,
+    memory: Mutex<Memory>,
 }
 
 /// Storage that operations reuse, so that none is allocated once it has grown.
@@ -40,7 +42,13 @@ impl CpuBackend {
     /// When this machine lacks the instructions.
     pub fn new(threads: usize, isa: Isa) -> Self {
         assert!(isa.is_available(), "this machine has no {}", isa.name());
-        Self { pool: Arc::new(Pool::new(threads)), isa, meter: Meter::default(), scratch: Mutex::default() }
+        Self {
+            pool: Arc::new(Pool::new(threads)),
+            isa,
+            meter: Meter::default(),
+            scratch: Mutex::default(),
+            memory: Mutex::default(),
+        }
     }
 
     /// The best kernels with a thread on every physical core: a second one would share its arithmetic.
@@ -66,6 +74,13 @@ impl CpuBackend {
     /// Its contents never matter between operations, so a panic in one of them does no harm.
     pub(crate) fn scratch(&self) -> MutexGuard<'_, Scratch> {
         self.scratch.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl CpuBackend {
+    /// Where weights are kept.
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 

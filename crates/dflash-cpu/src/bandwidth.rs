@@ -2,6 +2,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use crate::CpuBackend;
+use crate::memory::Memory;
 
 /// Bytes read per pass: beyond the caches of common machines, and written first, so that no page is missing and
 /// none is the one page of zeros.
@@ -13,11 +14,13 @@ const TIME: Duration = Duration::from_millis(250);
 impl CpuBackend {
     /// Bytes per second that all threads together read from memory, in a fraction of a second.
     pub fn read_bandwidth(&self) -> f64 {
-        let words = vec![1_u64; BYTES / size_of::<u64>()];
+        let mut bytes = Memory::default().zeroed(BYTES);
+        bytes.fill(1);
+        let words = bytemuck::cast_slice(&bytes);
         let begin = Instant::now();
         let mut best = f64::INFINITY;
         while begin.elapsed() < TIME {
-            best = best.min(self.read_once(&words));
+            best = best.min(self.read_once(words));
         }
         BYTES as f64 / best
     }

@@ -29,6 +29,7 @@ mod kv;
 mod lanes;
 mod linear;
 mod math;
+mod memory;
 mod norm;
 mod pack;
 mod pool;

@@ -26,10 +26,10 @@ const FORMATS: [Format; 19] = [
     affine(8, 64, AffineScale::F32),
 ];
 
-/// Two super-blocks, two groups with a ragged end, and rows for tiles of every height.
+/// Two super-blocks, two groups with a ragged end, and tiles of every height.
 const COLS: usize = 512;
 const OUTPUTS: usize = 24;
-const ROWS: usize = 10;
+const ROWS: usize = crate::tile::MAX_ROWS;
 
 const fn affine(bits: u8, group: u16, scale: AffineScale) -> Format {
     Format::Affine { bits, group, scale }
@@ -54,12 +54,16 @@ pub(crate) fn passes(isa: Isa) -> bool {
     })
 }
 
-/// Bits of all outputs.
+/// Bits of all outputs of calls with one row, with two, and so on.
 fn product(backend: &CpuBackend, weight: &Weight, x: &[f32]) -> Vec<u32> {
-    let (mut input, mut out) = (backend.tensor(ROWS, COLS), backend.tensor(ROWS, OUTPUTS));
-    backend.write(&mut input, 0, x);
-    backend.linear(weight, &input, Pre::None, Tail::Store, &mut [&mut out]);
-    (0..ROWS).flat_map(|row| backend.read(&out, row)).map(f32::to_bits).collect()
+    let mut bits = Vec::new();
+    for rows in 1..=ROWS {
+        let (mut input, mut out) = (backend.tensor(rows, COLS), backend.tensor(rows, OUTPUTS));
+        backend.write(&mut input, 0, &x[..rows * COLS]);
+        backend.linear(weight, &input, Pre::None, Tail::Store, &mut [&mut out]);
+        bits.extend((0..rows).flat_map(|row| backend.read(&out, row)).map(f32::to_bits));
+    }
+    bits
 }
 
 /// Random bytes whose scales are ordinary numbers: elements, scales, biases.

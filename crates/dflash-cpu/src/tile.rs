@@ -5,11 +5,12 @@ use std::ops::Range;
 use crate::Isa;
 use crate::inputs::Inputs;
 use crate::pack::{LANES, PackedPart};
+use crate::pool::share;
 
 /// Input rows of the largest tile. It changes speed, never bits.
 pub(crate) const MAX_ROWS: usize = 8;
 
-/// Input rows of a tile where registers are few, and of what remains of the largest ones.
+/// Input rows of the largest tile where registers are few.
 const FEW_ROWS: usize = 4;
 
 /// Products of a group, row after row.
@@ -31,7 +32,8 @@ pub(crate) struct Tile {
 /// Bytes of quantised input rows between two reads of a group that leave the machine's prefetching alone.
 const QUIET: usize = 8 << 10;
 
-/// The tiles of `rows` against group `group`. AVX-512 has registers for twice the rows.
+/// The tiles of `rows` against group `group`: as few as registers allow, of equal height to within one. AVX-512 has
+/// registers for twice the rows.
 pub(crate) fn tiles(
     isa: Isa,
     part: &PackedPart,
@@ -39,17 +41,12 @@ pub(crate) fn tiles(
     inputs: &Inputs<'_>,
     rows: Range<usize>,
 ) -> impl Iterator<Item = Tile> + use<> {
-    let (first, end, row_bytes) = (rows.start, rows.end, inputs.row_bytes());
-    let quantized = part.kind.is_quantized();
-    let loud = if quantized { QUIET / row_bytes } else { 1 };
-    let height = if isa == Isa::Avx512 { MAX_ROWS } else { FEW_ROWS };
-    let mut next = first;
-    std::iter::from_fn(move || {
-        let left = end - next;
-        let rows = next..next + if left >= height { height } else { left.min(FEW_ROWS) };
-        next = rows.end;
-        let fetch_next = rows.end == end && (rows.start > first || rows.len() > loud);
-        (!rows.is_empty()).then_some(Tile { group, rows, fetch_next })
+    let loud = if part.kind.is_quantized() { QUIET / inputs.row_bytes() } else { 1 };
+    let tiles = rows.len().div_ceil(if isa == Isa::Avx512 { MAX_ROWS } else { FEW_ROWS });
+    (0..tiles).map(move |index| {
+        let own = share(rows.len(), index, tiles);
+        let fetch_next = index + 1 == tiles && (tiles > 1 || own.len() > loud);
+        Tile { group, rows: rows.start + own.start..rows.start + own.end, fetch_next }
     })
 }
 

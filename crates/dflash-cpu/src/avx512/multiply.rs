@@ -34,6 +34,26 @@ struct Call<'a> {
     out: &'a mut Products,
 }
 
+/// Calls `$module::multiply::<$type, rows>` with the number of rows as a constant.
+macro_rules! fixed {
+    ($rows:expr, $module:ident, $type:ty, ($($argument:expr),*)) => {
+        // SAFETY: a backend with these kernels exists only where the features do.
+        unsafe {
+            match $rows {
+                1 => $module::multiply::<$type, 1>($($argument),*),
+                2 => $module::multiply::<$type, 2>($($argument),*),
+                3 => $module::multiply::<$type, 3>($($argument),*),
+                4 => $module::multiply::<$type, 4>($($argument),*),
+                5 => $module::multiply::<$type, 5>($($argument),*),
+                6 => $module::multiply::<$type, 6>($($argument),*),
+                7 => $module::multiply::<$type, 7>($($argument),*),
+                8 => $module::multiply::<$type, 8>($($argument),*),
+                rows => unreachable!("a tile of {rows} rows"),
+            }
+        }
+    };
+}
+
 impl Call<'_> {
     fn flat(self, kind: pack::Flat) {
         match (kind.min, kind.bits) {
@@ -69,31 +89,11 @@ impl Call<'_> {
 
     fn float<W: Widen16>(self) {
         let Self { weights, inputs, tile, out, .. } = self;
-        // SAFETY: a backend with these kernels exists only where the features do.
-        unsafe {
-            match tile.rows.len() {
-                1 => float::multiply::<W, 1>(weights, inputs, tile, out),
-                2 => float::multiply::<W, 2>(weights, inputs, tile, out),
-                3 => float::multiply::<W, 3>(weights, inputs, tile, out),
-                4 => float::multiply::<W, 4>(weights, inputs, tile, out),
-                8 => float::multiply::<W, 8>(weights, inputs, tile, out),
-                rows => unreachable!("a tile of {rows} rows"),
-            }
-        }
+        fixed!(tile.rows.len(), float, W, (weights, inputs, tile, out));
     }
 
     fn unit<U: Unit>(self) {
         let Self { kind, weights, inputs, tile, out } = self;
-        // SAFETY: a backend with these kernels exists only where the features do.
-        unsafe {
-            match tile.rows.len() {
-                1 => unit::multiply::<U, 1>(kind, weights, inputs, tile, out),
-                2 => unit::multiply::<U, 2>(kind, weights, inputs, tile, out),
-                3 => unit::multiply::<U, 3>(kind, weights, inputs, tile, out),
-                4 => unit::multiply::<U, 4>(kind, weights, inputs, tile, out),
-                8 => unit::multiply::<U, 8>(kind, weights, inputs, tile, out),
-                rows => unreachable!("a tile of {rows} rows"),
-            }
-        }
+        fixed!(tile.rows.len(), unit, U, (kind, weights, inputs, tile, out));
     }
 }

@@ -19,6 +19,7 @@ use dflash_tensor::{BackendError, Format, Part, PartShape, Weight};
 
 use crate::CpuBackend;
 use crate::disjoint::Disjoint;
+use crate::memory::Bytes;
 
 pub(crate) use kind::{BLOCK, Flat, Kind, MAX_CELL, Super};
 pub(crate) use next::{Guess, Next, Trail, Walk};
@@ -28,9 +29,6 @@ pub(crate) const LANES: usize = 16;
 
 /// Matrices that one weight may hold.
 pub(crate) const MAX_PARTS: usize = 8;
-
-/// Cache line: groups of common widths begin on one.
-const LINE: usize = 64;
 
 /// The parts of a packed weight.
 pub(crate) struct Packed {
@@ -52,18 +50,13 @@ pub(crate) struct PackedPart {
     pub(crate) cols: usize,
     /// One per output row, padded to whole groups.
     bias: Option<Vec<f32>>,
-    /// Where the first group begins in `bytes`.
-    offset: usize,
-    bytes: Vec<u8>,
+    bytes: Bytes,
 }
 
 impl PackedPart {
-    fn zeroed(kind: Kind, rows: usize, cols: usize) -> Self {
-        let len = rows.div_ceil(LANES) * kind.row_bytes(cols) * LANES;
-        let bytes = vec![0; len + LINE];
-        // A pointer that cannot be aligned costs speed, nothing else.
-        let offset = bytes.as_ptr().align_offset(LINE).min(LINE);
-        Self { kind, rows, cols, bias: None, offset, bytes }
+    fn zeroed(backend: &CpuBackend, kind: Kind, rows: usize, cols: usize) -> Self {
+        let bytes = backend.memory().zeroed(rows.div_ceil(LANES) * kind.row_bytes(cols) * LANES);
+        Self { kind, rows, cols, bias: None, bytes }
     }
 
     /// Groups of output rows, the last one padded with zeros.
@@ -79,7 +72,7 @@ impl PackedPart {
     /// The bytes of group `index`.
     pub(crate) fn group(&self, index: usize) -> &[u8] {
         let bytes = self.group_bytes();
-        &self.bytes[self.offset + index * bytes..][..bytes]
+        &self.bytes[index * bytes..][..bytes]
     }
 
     /// Adds the bias of a group, if there is one.
@@ -88,11 +81,6 @@ impl PackedPart {
             let bias = &bias[group * LANES..][..LANES];
             products.iter_mut().zip(bias).for_each(|(product, bias)| *product += bias);
         }
-    }
-
-    fn all_mut(&mut self) -> &mut [u8] {
-        let len = self.groups() * self.group_bytes();
-        &mut self.bytes[self.offset..][..len]
     }
 
     /// Bytes that a pass over the first `outputs` outputs reads: those of whole groups.
@@ -132,7 +120,7 @@ fn pack_part(backend: &CpuBackend, part: &Part<'_>) -> Result<PackedPart, Backen
     let kind = Kind::of(part.format).ok_or(BackendError::UnsupportedFormat(part.format))?;
     let source = row::Source::of(part)?;
     let order = |row: usize| part.order.map_or(row, |order| order[row] as usize);
-    let mut packed = PackedPart::zeroed(kind, part.outputs(), part.cols);
+    let mut packed = PackedPart::zeroed(backend, kind, part.outputs(), part.cols);
     fill(backend, &mut packed, &|row, unit, bytes| source.read(order(row), unit, bytes));
     if let Some(bias) = part.bias {
         packed.set_bias(bias.iter().copied());
@@ -144,7 +132,7 @@ fn pack_part(backend: &CpuBackend, part: &Part<'_>) -> Result<PackedPart, Backen
 /// take groups.
 fn fill(backend: &CpuBackend, part: &mut PackedPart, read: &(dyn Fn(usize, usize, &mut [u8]) + Sync)) {
     let (kind, rows, groups, bytes) = (part.kind, part.rows, part.groups(), part.group_bytes());
-    let target = Disjoint::new(part.all_mut());
+    let target = Disjoint::new(&mut part.bytes);
     backend.pool.split(groups, &|_, groups| {
         for group in groups {
             // SAFETY: every group belongs to one thread.
@@ -173,7 +161,7 @@ fn fill_group(kind: Kind, group: &mut [u8], lanes: usize, read: &dyn Fn(usize, u
 pub(crate) fn gather(backend: &CpuBackend, source: &Weight, ids: &[u32]) -> Weight {
     let [part] = &Packed::of(source).parts[..] else { panic!("rows are gathered from one part") };
     assert!(ids.iter().all(|&id| (id as usize) < part.rows), "an id beyond {} rows", part.rows);
-    let mut packed = PackedPart::zeroed(part.kind, ids.len(), part.cols);
+    let mut packed = PackedPart::zeroed(backend, part.kind, ids.len(), part.cols);
     fill(backend, &mut packed, &|row, unit, bytes| part.read(ids[row] as usize, unit, bytes));
     if let Some(bias) = &part.bias {
         packed.set_bias(ids.iter().map(|&id| bias[id as usize]));

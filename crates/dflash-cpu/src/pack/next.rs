@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::{LANES, Packed, PackedPart};
+use super::{Packed, PackedPart};
 use crate::ahead;
 use crate::pool::share;
 
@@ -85,7 +85,6 @@ impl Packed {
 impl PackedPart {
     /// The bytes from group `group` on.
     fn from(&self, group: usize) -> &[u8] {
-        let end = self.rows.div_ceil(LANES) * self.group_bytes();
-        &self.bytes[self.offset..][group * self.group_bytes()..end]
+        &self.bytes[group * self.group_bytes()..]
     }
 }
