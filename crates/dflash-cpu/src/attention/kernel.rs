@@ -48,19 +48,28 @@ pub(crate) struct State<'a> {
 /// the soft cap. Of the visible scores `m` is the maximum, `p = exp(s - m)`; `l` sums `p` over the lanes
 /// `key % 8` and then by a fixed tree, hidden keys giving 0; `o` sums `p * v` over the visible keys in order.
 /// Hidden keys and values are never used, whatever they hold. Then as [`join`].
+///
+/// `next` is the head that will be needed next, or `kv` itself: it is fetched meanwhile.
 pub(crate) fn block(
     isa: Isa,
     how: Scoring,
     kv: KvHead<'_>,
+    next: KvHead<'_>,
     q: &[f32],
     queries: &[Query],
     state: &mut State<'_>,
 ) {
     #[cfg(target_arch = "x86_64")]
-    if isa != Isa::Scalar && how.dim.is_multiple_of(8) {
-        return crate::avx2::attention::block(how, kv, q, queries, state);
+    match isa {
+        Isa::Avx512 if how.dim.is_multiple_of(16) => {
+            return crate::avx512::attention::block(how, kv, next, q, queries, state);
+        }
+        Isa::Avx2 | Isa::Avx512 if how.dim.is_multiple_of(8) => {
+            return crate::avx2::attention::block(how, kv, next, q, queries, state);
+        }
+        _ => {}
     }
-    let _ = isa;
+    let _ = (isa, next);
     crate::scalar::attention::block(how, kv, q, queries, state);
 }
 

@@ -112,8 +112,8 @@ pub(crate) fn attend(
     let tile = &call.plan.tiles[task.tile];
     let positions = RUN_BLOCKS * BLOCK_POSITIONS;
     let hull = tile.hull.within(&(task.runs.start * positions..task.runs.end * positions));
-    let mut current = None;
-    for block in hull.blocks() {
+    let (mut current, mut blocks) = (None, hull.blocks().peekable());
+    while let Some(block) = blocks.next() {
         let run = block / RUN_BLOCKS;
         if current != Some(run) {
             if let Some(run) = current {
@@ -122,14 +122,15 @@ pub(crate) fn attend(
             scratch.run.reset(call.queries(tile), call.dim());
             current = Some(run);
         }
-        attend_block(call, tile, block, scratch);
+        attend_block(call, tile, block, blocks.peek().copied(), scratch);
     }
     if let Some(run) = current {
         done(scratch, run);
     }
 }
 
-fn attend_block(call: &Call<'_>, tile: &Tile, block: usize, scratch: &mut Scratch) {
+/// Attends from a tile to `block`; `next` is the block after it.
+fn attend_block(call: &Call<'_>, tile: &Tile, block: usize, next: Option<usize>, scratch: &mut Scratch) {
     let span = call.span(tile);
     if matches!(span.shape, Shape::Tree(_)) && block >= span.start / BLOCK_POSITIONS {
         return attend_path(call, tile, block, scratch);
@@ -141,10 +142,15 @@ fn attend_block(call: &Call<'_>, tile: &Tile, block: usize, scratch: &mut Scratc
     if scratch.queries.is_empty() {
         return;
     }
-    let store = call.cache(tile).block(block).expect("a visible block is kept");
-    let store = KvBlock::of(store);
-    let head = KvHead { keys: store.keys(tile.kv_head), values: store.values(tile.kv_head) };
-    run_kernel(call, head, &scratch.queries, &mut scratch.run);
+    let head = head(call, tile, block).expect("a visible block is kept");
+    let next = next.and_then(|next| self::head(call, tile, next)).unwrap_or(head);
+    run_kernel(call, head, next, &scratch.queries, &mut scratch.run);
+}
+
+/// The head of `tile` in `block`, if the cache holds the block.
+fn head<'a>(call: &Call<'a>, tile: &Tile, block: usize) -> Option<KvHead<'a>> {
+    let store = KvBlock::of(call.cache(tile).block(block)?);
+    Some(KvHead { keys: store.keys(tile.kv_head), values: store.values(tile.kv_head) })
 }
 
 /// Each row of a tree sees a block of its own: the committed keys and those of its path.
@@ -158,7 +164,7 @@ fn attend_path(call: &Call<'_>, tile: &Tile, block: usize, scratch: &mut Scratch
             let position = call.plan.rows[row].position;
             scratch.path.gather(cache, span, row - span.first_row, position);
             let head = scratch.path.head();
-            run_kernel(call, head, &scratch.queries, &mut scratch.run);
+            run_kernel(call, head, head, &scratch.queries, &mut scratch.run);
         }
     }
 }
@@ -175,7 +181,7 @@ fn push(call: &Call<'_>, tile: &Tile, row: usize, block: usize, queries: &mut Ve
     queries.extend((0..call.group()).map(query));
 }
 
-fn run_kernel(call: &Call<'_>, head: KvHead<'_>, queries: &[Query], run: &mut Softmax) {
+fn run_kernel(call: &Call<'_>, head: KvHead<'_>, next: KvHead<'_>, queries: &[Query], run: &mut Softmax) {
     let how = Scoring { dim: call.dim(), scale: call.spec.scale, softcap: call.spec.softcap };
-    kernel::block(call.isa, how, head, call.q, queries, &mut run.state());
+    kernel::block(call.isa, how, head, next, call.q, queries, &mut run.state());
 }
