@@ -139,8 +139,7 @@ fn store_span(cache: &mut KvCache, span: &Span, k: &[f32], v: &[f32]) {
 fn by_tiles(backend: &CpuBackend, call: &Call<'_>, out: &mut [f32]) {
     let out = Disjoint::new(out);
     each_task(backend, call.plan, call.plan.tasks.len(), &|task, scratch| {
-        let task = &call.plan.tasks[task];
-        let tile = &call.plan.tiles[task.tile];
+        let tile = &call.plan.tiles[call.plan.tasks[task].tile];
         let (queries, dim) = (call.queries(tile), call.dim());
         scratch.total.reset(queries, dim);
         work::attend(call, task, scratch, |scratch, _run| {
@@ -165,8 +164,7 @@ fn attend_runs(backend: &CpuBackend, call: &Call<'_>, parts: &mut Softmax) {
     let (max, sum) = (Disjoint::new(&mut parts.max), Disjoint::new(&mut parts.sum));
     let outs = Disjoint::new(&mut parts.out);
     each_task(backend, call.plan, call.plan.tasks.len(), &|task, scratch| {
-        let task = &call.plan.tasks[task];
-        let tile = &call.plan.tiles[task.tile];
+        let tile = &call.plan.tiles[call.plan.tasks[task].tile];
         let queries = call.queries(tile);
         work::attend(call, task, scratch, |scratch, run| {
             let first = tile.part + (run - tile.runs.start) * queries;

@@ -101,18 +101,17 @@ pub(crate) struct Scratch {
     pub(crate) total: Softmax,
 }
 
-/// Attends from a tile to the blocks of the task's runs; `done(scratch, run)` takes the softmax of each run
-/// that holds visible keys.
+/// Attends from a tile to the blocks of the runs of task `task`; `done(scratch, run)` takes the softmax of each
+/// run that holds visible keys.
 pub(crate) fn attend(
     call: &Call<'_>,
-    task: &Task,
+    task: usize,
     scratch: &mut Scratch,
     done: impl Fn(&mut Scratch, usize),
 ) {
-    let tile = &call.plan.tiles[task.tile];
-    let positions = RUN_BLOCKS * BLOCK_POSITIONS;
-    let hull = tile.hull.within(&(task.runs.start * positions..task.runs.end * positions));
-    let (mut current, mut blocks) = (None, hull.blocks().peekable());
+    let plan = call.plan;
+    let (tile, mut blocks) = (&plan.tiles[plan.tasks[task].tile], blocks(plan, &plan.tasks[task]).peekable());
+    let mut current = None;
     while let Some(block) = blocks.next() {
         let run = block / RUN_BLOCKS;
         if current != Some(run) {
@@ -122,15 +121,31 @@ pub(crate) fn attend(
             scratch.run.reset(call.queries(tile), call.dim());
             current = Some(run);
         }
-        attend_block(call, tile, block, blocks.peek().copied(), scratch);
+        let next = match blocks.peek() {
+            Some(&block) => head(call, tile, block),
+            None => later(call, task),
+        };
+        attend_block(call, tile, block, next, scratch);
     }
     if let Some(run) = current {
         done(scratch, run);
     }
 }
 
-/// Attends from a tile to `block`; `next` is the block after it.
-fn attend_block(call: &Call<'_>, tile: &Tile, block: usize, next: Option<usize>, scratch: &mut Scratch) {
+/// The blocks of a task in order.
+fn blocks(plan: &Plan, task: &Task) -> impl Iterator<Item = usize> + use<> {
+    let positions = RUN_BLOCKS * BLOCK_POSITIONS;
+    plan.tiles[task.tile].hull.within(&(task.runs.start * positions..task.runs.end * positions)).blocks()
+}
+
+/// What this thread needs first after task `task`, if the threads take the tasks in turns.
+fn later<'a>(call: &Call<'a>, task: usize) -> Option<KvHead<'a>> {
+    let task = call.plan.tasks.get(task + call.plan.threads)?;
+    head(call, &call.plan.tiles[task.tile], blocks(call.plan, task).next()?)
+}
+
+/// Attends from a tile to `block` and fetches `next`.
+fn attend_block(call: &Call<'_>, tile: &Tile, block: usize, next: Option<KvHead<'_>>, scratch: &mut Scratch) {
     let span = call.span(tile);
     if matches!(span.shape, Shape::Tree(_)) && block >= span.start / BLOCK_POSITIONS {
         return attend_path(call, tile, block, scratch);
@@ -143,8 +158,7 @@ fn attend_block(call: &Call<'_>, tile: &Tile, block: usize, next: Option<usize>,
         return;
     }
     let head = head(call, tile, block).expect("a visible block is kept");
-    let next = next.and_then(|next| self::head(call, tile, next)).unwrap_or(head);
-    run_kernel(call, head, next, &scratch.queries, &mut scratch.run);
+    run_kernel(call, head, next.unwrap_or(head), &scratch.queries, &mut scratch.run);
 }
 
 /// The head of `tile` in `block`, if the cache holds the block.

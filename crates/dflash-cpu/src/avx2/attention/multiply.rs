@@ -7,6 +7,19 @@ use super::vector::Vector;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
+/// Begins to fetch `numbers`: the first of every page, so that the addresses of all pages are looked up at the
+/// same time. Without it a third of the bandwidth is lost.
+#[inline(always)]
+pub(super) fn fetch_pages(numbers: &[f16]) {
+    for page in numbers.chunks(PAGE / size_of::<f16>()) {
+        // SAFETY: fetching is no access.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(page.as_ptr().cast()) };
+    }
+}
+
 /// `sums[i][j] += *factors[i] * numbers[LANES*j..]`, in an order that needs the fewest registers. Meanwhile the
 /// numbers at `next` are fetched.
 ///

@@ -1,3 +1,4 @@
+use super::multiply::fetch_pages;
 use super::scores::products;
 use super::softmax::{factors, probabilities, scores};
 use super::values::values;
@@ -33,6 +34,8 @@ pub(crate) unsafe fn tiles<'a, V: Vector, const N: usize>(
 ) {
     assert!(how.dim.is_multiple_of(V::LANES), "whole vectors");
     assert!(kv.keys.len() == how.dim * KEYS && kv.values.len() == how.dim * KEYS, "a head of a block");
+    fetch_pages(next.keys);
+    fetch_pages(next.values);
     while !queries.is_empty() {
         // Seven and eight part better into 4 + 3 and 4 + 4 than into 6 + 1 and 6 + 2.
         let count = match queries.len() {
