@@ -1,10 +1,12 @@
 //! One task: the rows of a tile attend to the blocks of some runs, in order of position.
 
+use std::ops::Range;
+
 use dflash_tensor::{AttentionSpec, BLOCK_POSITIONS, Batch, KvCache, SeqCache, Shape, Span};
 
-use super::kernel::{self, KvHead, Query, Scoring, State};
+use super::kernel::{self, KvHead, Later, Query, Scoring, State};
 use super::path::PathBlock;
-use super::plan::{Plan, RUN_BLOCKS, Row, Task, Tile};
+use super::plan::{Plan, RUN_BLOCKS, Row, Tile};
 use crate::Isa;
 use crate::kv::KvBlock;
 
@@ -78,12 +80,11 @@ impl Softmax {
         State { max: &mut self.max, sum: &mut self.sum, out: &mut self.out }
     }
 
-    /// Joins query `slot` of a later softmax to query `slot` of this one, unless it has seen nothing.
-    pub(crate) fn join(&mut self, isa: Isa, slot: usize, later: &Self, later_slot: usize, dim: usize) {
-        if later.sum[later_slot] != 0.0 {
-            let out = &later.out[later_slot * dim..][..dim];
-            kernel::join(isa, &mut self.state(), slot, later.max[later_slot], later.sum[later_slot], out);
-        }
+    /// Joins the queries `slots` of a later softmax to the first ones of this one.
+    pub(crate) fn join(&mut self, isa: Isa, later: &Self, slots: Range<usize>, dim: usize) {
+        let out = &later.out[slots.start * dim..slots.end * dim];
+        let later = Later { max: &later.max[slots.clone()], sum: &later.sum[slots], out };
+        kernel::join(isa, &mut self.state(), later, dim);
     }
 }
 
@@ -110,8 +111,8 @@ pub(crate) fn attend(
     done: impl Fn(&mut Scratch, usize),
 ) {
     let plan = call.plan;
-    let (tile, mut blocks) = (&plan.tiles[plan.tasks[task].tile], blocks(plan, &plan.tasks[task]).peekable());
-    let mut current = None;
+    let tile = &plan.tiles[plan.tasks[task].tile];
+    let (mut current, mut blocks) = (None, plan.tasks[task].visible(tile).blocks().peekable());
     while let Some(block) = blocks.next() {
         let run = block / RUN_BLOCKS;
         if current != Some(run) {
@@ -132,16 +133,11 @@ pub(crate) fn attend(
     }
 }
 
-/// The blocks of a task in order.
-fn blocks(plan: &Plan, task: &Task) -> impl Iterator<Item = usize> + use<> {
-    let positions = RUN_BLOCKS * BLOCK_POSITIONS;
-    plan.tiles[task.tile].hull.within(&(task.runs.start * positions..task.runs.end * positions)).blocks()
-}
-
 /// What this thread needs first after task `task`, if the threads take the tasks in turns.
 fn later<'a>(call: &Call<'a>, task: usize) -> Option<KvHead<'a>> {
     let task = call.plan.tasks.get(task + call.plan.threads)?;
-    head(call, &call.plan.tiles[task.tile], blocks(call.plan, task).next()?)
+    let tile = &call.plan.tiles[task.tile];
+    head(call, tile, task.visible(tile).blocks().next()?)
 }
 
 /// Attends from a tile to `block` and fetches `next`.

@@ -16,7 +16,7 @@ use std::arch::x86_64::*;
 pub(crate) use tile::tiles;
 pub(crate) use vector::Vector;
 
-use crate::attention::kernel::{KvHead, Query, Scoring, State};
+use crate::attention::kernel::{KvHead, Later, Query, Scoring, State};
 
 /// Lanes of a vector.
 const LANES: usize = 8;
@@ -48,18 +48,29 @@ fn block_features(
 }
 
 /// [`crate::attention::kernel::join`] for a multiple of eight dimensions.
-pub(crate) fn join(state: &mut State<'_>, slot: usize, max: f32, sum: f32, out: &[f32]) {
+pub(crate) fn join(state: &mut State<'_>, later: Later<'_>, dim: usize) {
     // SAFETY: a backend takes this instruction set only where it was detected.
-    unsafe { join_features(state, slot, max, sum, out) }
+    unsafe { join_features(state, later, dim) }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn join_features(state: &mut State<'_>, slot: usize, max: f32, sum: f32, out: &[f32]) {
-    let [[a, b]] = softmax::factors(state, &[slot], &[[max, sum]]);
-    let (a, b) = (_mm256_set1_ps(a), _mm256_set1_ps(b));
-    let total = &mut state.out[slot * out.len()..][..out.len()];
-    for (total, part) in total.chunks_exact_mut(LANES).zip(out.chunks_exact(LANES)) {
-        // SAFETY: both chunks are eight floats.
-        unsafe { values::blend(total.as_mut_ptr(), _mm256_loadu_ps(part.as_ptr()), a, b) };
+fn join_features(state: &mut State<'_>, later: Later<'_>, dim: usize) {
+    let count = later.max.len();
+    for start in (0..count).step_by(LANES) {
+        let (mut slots, mut parts, mut seen) = ([0; LANES], [[0.0; 2]; LANES], 0);
+        for index in (start..count.min(start + LANES)).filter(|&index| later.sum[index] != 0.0) {
+            (slots[seen], parts[seen]) = (index, [later.max[index], later.sum[index]]);
+            seen += 1;
+        }
+        let factors = softmax::factors(state, &slots[..seen], &parts[..seen]);
+        for (&slot, [a, b]) in slots[..seen].iter().zip(factors) {
+            let (a, b) = (_mm256_set1_ps(a), _mm256_set1_ps(b));
+            let total = state.out[slot * dim..][..dim].chunks_exact_mut(LANES);
+            let part = later.out[slot * dim..][..dim].chunks_exact(LANES);
+            for (total, part) in total.zip(part) {
+                // SAFETY: both chunks are eight floats.
+                unsafe { values::blend(total.as_mut_ptr(), _mm256_loadu_ps(part.as_ptr()), a, b) };
+            }
+        }
     }
 }

@@ -76,14 +76,10 @@ fn horizontal_sum(x: __m256) -> f32 {
     _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
 }
 
-/// Joins maxima and sums `[max, sum]` at `slots`; gives the factors of the outputs.
+/// Joins maxima and sums `[max, sum]` at up to eight `slots`; gives the factors of their outputs.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn factors<const Q: usize>(
-    state: &mut State<'_>,
-    slots: &[usize; Q],
-    new: &[[f32; 2]; Q],
-) -> [[f32; 2]; Q] {
+pub(super) fn factors(state: &mut State<'_>, slots: &[usize], new: &[[f32; 2]]) -> [[f32; 2]; LANES] {
     let (mut old_shift, mut new_shift) = ([0.0_f32; LANES], [0.0_f32; LANES]);
     for (index, (&slot, &[max, _])) in slots.iter().zip(new).enumerate() {
         let before = state.max[slot];
@@ -92,7 +88,7 @@ pub(super) fn factors<const Q: usize>(
         state.max[slot] = after;
     }
     let (a, b) = (exp_array(&old_shift), exp_array(&new_shift));
-    let mut factors = [[0.0; 2]; Q];
+    let mut factors = [[0.0; 2]; LANES];
     for (index, (&slot, &[_, sum])) in slots.iter().zip(new).enumerate() {
         state.sum[slot] = state.sum[slot].mul_add(a[index], sum * b[index]);
         factors[index] = [a[index], b[index]];

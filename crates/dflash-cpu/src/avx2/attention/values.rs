@@ -13,7 +13,7 @@ use crate::attention::kernel::KEYS;
 pub(super) unsafe fn values<V: Vector, const Q: usize, const N: usize>(
     tile: &Tile<'_, Q>,
     p: &[[f32; KEYS]; Q],
-    join: &[[f32; 2]; Q],
+    join: &[[f32; 2]],
     out: &mut [f32],
 ) {
     let (dim, mut column) = (tile.how.dim, 0);
@@ -127,7 +127,7 @@ unsafe fn add<V: Vector, const Q: usize, const N: usize>(
     tile: &Tile<'_, Q>,
     column: usize,
     sums: &[[V; N]; Q],
-    join: &[[f32; 2]; Q],
+    join: &[[f32; 2]],
     out: &mut [f32],
 ) {
     for ((sums, &[a, b]), query) in sums.iter().zip(join).zip(tile.queries) {
