@@ -9,7 +9,7 @@ pub enum Isa {
     Scalar,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
-    /// The same with AVX-512 (F, BW, VNNI) for products.
+    /// The same with AVX-512 (F, BW, VNNI) for products and attention.
     Avx512,
 }
 

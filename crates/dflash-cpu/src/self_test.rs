@@ -1,4 +1,6 @@
-//! Fixed products at the start: kernels that give other bits than the oracle are not used.
+//! Fixed products and fixed attention at the start: kernels that give other bits than the oracle are not used.
+
+mod attention;
 
 use dflash_tensor::{AffineScale, Backend, Format, Part, PartData, Pre, Tail, Weight};
 
@@ -35,8 +37,12 @@ const fn affine(bits: u8, group: u16, scale: AffineScale) -> Format {
     Format::Affine { bits, group, scale }
 }
 
-/// Whether products with the kernels of `isa` have the bits of the oracle.
+/// Whether the kernels of `isa` give the bits of the oracle.
 pub(crate) fn passes(isa: Isa) -> bool {
+    products_pass(isa) && attention::passes(isa)
+}
+
+fn products_pass(isa: Isa) -> bool {
     let [oracle, other] = [Isa::Scalar, isa].map(|isa| CpuBackend::new(1, isa));
     FORMATS.iter().enumerate().all(|(seed, &format)| {
         let mut noise = Noise(seed as u64 + 1);

@@ -48,30 +48,47 @@ pub(crate) struct State<'a> {
 /// the soft cap. Of the visible scores `m` is the maximum, `p = exp(s - m)`; `l` sums `p` over the lanes
 /// `key % 8` and then by a fixed tree, hidden keys giving 0; `o` sums `p * v` over the visible keys in order.
 /// Hidden keys and values are never used, whatever they hold. Then as [`join`].
+///
+/// `next` is the head that will be needed next, or `kv` itself: it is fetched meanwhile.
 pub(crate) fn block(
     isa: Isa,
     how: Scoring,
     kv: KvHead<'_>,
+    next: KvHead<'_>,
     q: &[f32],
     queries: &[Query],
     state: &mut State<'_>,
 ) {
     #[cfg(target_arch = "x86_64")]
-    if isa != Isa::Scalar && how.dim.is_multiple_of(8) {
-        return crate::avx2::attention::block(how, kv, q, queries, state);
+    match isa {
+        Isa::Avx512 if how.dim.is_multiple_of(16) => {
+            return crate::avx512::attention::block(how, kv, next, q, queries, state);
+        }
+        Isa::Avx2 | Isa::Avx512 if how.dim.is_multiple_of(8) => {
+            return crate::avx2::attention::block(how, kv, next, q, queries, state);
+        }
+        _ => {}
     }
-    let _ = isa;
+    let _ = (isa, next);
     crate::scalar::attention::block(how, kv, q, queries, state);
 }
 
-/// Joins the softmax `(max, sum, out)` of later keys to the running one at `slot`:
+/// Softmax of later keys of some queries: maximum, sum and `[dim]` outputs of each, as in [`State`].
+#[derive(Clone, Copy)]
+pub(crate) struct Later<'a> {
+    pub(crate) max: &'a [f32],
+    pub(crate) sum: &'a [f32],
+    pub(crate) out: &'a [f32],
+}
+
+/// Joins `later` to the running softmax of as many queries, except where it has seen nothing:
 /// with `m = max(M, m')`, `a = exp(M - m)`, `b = exp(m' - m)` the sums become `L*a + l*b`, the outputs
 /// `O*a + o*b`.
-pub(crate) fn join(isa: Isa, state: &mut State<'_>, slot: usize, max: f32, sum: f32, out: &[f32]) {
+pub(crate) fn join(isa: Isa, state: &mut State<'_>, later: Later<'_>, dim: usize) {
     #[cfg(target_arch = "x86_64")]
-    if isa != Isa::Scalar && out.len().is_multiple_of(8) {
-        return crate::avx2::attention::join(state, slot, max, sum, out);
+    if isa != Isa::Scalar && dim.is_multiple_of(8) {
+        return crate::avx2::attention::join(state, later, dim);
     }
     let _ = isa;
-    crate::scalar::attention::join(state, slot, max, sum, out);
+    crate::scalar::attention::join(state, later, dim);
 }

@@ -25,6 +25,9 @@ use crate::{CpuBackend, host};
 use plan::{Plan, Tile};
 use work::{Call, Scratch, Softmax};
 
+/// Outputs of parts below which one thread joins them faster than the others wake up.
+const SMALL_JOIN: usize = 1 << 14;
+
 thread_local! {
     /// Plan and parts of the call that this thread makes.
     static CALLER: RefCell<(Plan, Softmax)> = RefCell::default();
@@ -140,13 +143,12 @@ fn store_span(cache: &mut KvCache, span: &Span, k: &[f32], v: &[f32]) {
 /// Threads take tile after tile with all its runs.
 fn by_tiles(backend: &CpuBackend, call: &Call<'_>, out: &mut [f32]) {
     let out = Disjoint::new(out);
-    each_task(backend, call.plan, call.plan.tasks.len(), &|task, scratch| {
-        let task = &call.plan.tasks[task];
-        let tile = &call.plan.tiles[task.tile];
+    each_task(backend, call.plan.threads, call.plan.tasks.len(), &|task, scratch| {
+        let tile = &call.plan.tiles[call.plan.tasks[task].tile];
         let (queries, dim) = (call.queries(tile), call.dim());
         scratch.total.reset(queries, dim);
         work::attend(call, task, scratch, |scratch, _run| {
-            (0..queries).for_each(|slot| scratch.total.join(call.isa, slot, &scratch.run, slot, dim));
+            scratch.total.join(call.isa, &scratch.run, 0..queries, dim);
         });
         for row in tile.rows.clone() {
             let slot = (row - tile.rows.start) * call.group();
@@ -166,9 +168,8 @@ fn attend_runs(backend: &CpuBackend, call: &Call<'_>, parts: &mut Softmax) {
     let dim = call.dim();
     let (max, sum) = (Disjoint::new(&mut parts.max), Disjoint::new(&mut parts.sum));
     let outs = Disjoint::new(&mut parts.out);
-    each_task(backend, call.plan, call.plan.tasks.len(), &|task, scratch| {
-        let task = &call.plan.tasks[task];
-        let tile = &call.plan.tiles[task.tile];
+    each_task(backend, call.plan.threads, call.plan.tasks.len(), &|task, scratch| {
+        let tile = &call.plan.tiles[call.plan.tasks[task].tile];
         let queries = call.queries(tile);
         work::attend(call, task, scratch, |scratch, run| {
             let first = tile.part + (run - tile.runs.start) * queries;
@@ -187,13 +188,14 @@ fn attend_runs(backend: &CpuBackend, call: &Call<'_>, parts: &mut Softmax) {
 fn join_runs(backend: &CpuBackend, call: &Call<'_>, parts: &Softmax, out: &mut [f32]) {
     let out = Disjoint::new(out);
     let (dim, group) = (call.dim(), call.group());
-    each_task(backend, call.plan, call.plan.tiles.len(), &|tile, scratch| {
+    let threads = if parts.out.len() < SMALL_JOIN { 1 } else { call.plan.threads };
+    each_task(backend, threads, call.plan.tiles.len(), &|tile, scratch| {
         let tile = &call.plan.tiles[tile];
         for row in tile.rows.clone() {
             scratch.total.reset(group, dim);
             for run in 0..tile.runs.len() {
                 let first = tile.part + run * call.queries(tile) + (row - tile.rows.start) * group;
-                (0..group).for_each(|head| scratch.total.join(call.isa, head, parts, first + head, dim));
+                scratch.total.join(call.isa, parts, first..first + group, dim);
             }
             finish(call, tile, row, &scratch.total, 0, &out);
         }
@@ -212,9 +214,14 @@ fn finish(call: &Call<'_>, tile: &Tile, row: usize, total: &Softmax, slot: usize
     }
 }
 
-/// Runs `body(task, scratch)` for `0..count` on the threads of the plan.
-fn each_task(backend: &CpuBackend, plan: &Plan, count: usize, body: &(dyn Fn(usize, &mut Scratch) + Sync)) {
-    if plan.threads == 1 {
+/// Runs `body(task, scratch)` for `0..count` on one thread or all.
+fn each_task(
+    backend: &CpuBackend,
+    threads: usize,
+    count: usize,
+    body: &(dyn Fn(usize, &mut Scratch) + Sync),
+) {
+    if threads == 1 {
         return WORKER.with_borrow_mut(|scratch| (0..count).for_each(|task| body(task, scratch)));
     }
     backend.pool.each(count, &|_, task| WORKER.with_borrow_mut(|scratch| body(task, scratch)));

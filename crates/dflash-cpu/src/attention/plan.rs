@@ -1,5 +1,6 @@
 //! How one call's work is cut: rows into tiles, tiles into tasks for the threads.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use dflash_tensor::{AttentionSpec, BLOCK_POSITIONS, Batch, Shape};
@@ -10,9 +11,11 @@ use super::visible::Visible;
 /// across threads. Part of the formula; it depends on positions alone.
 pub(crate) const RUN_BLOCKS: usize = 4;
 /// Queries (rows times heads) that share a pass over the keys: their state stays in the caches.
-const TILE_QUERIES: usize = 48;
+const TILE_QUERIES: usize = 64;
 /// Tasks per thread that even out threads of unequal speed.
 const TASKS: usize = 4;
+/// Tasks per thread up to which they consist of single runs. Memory is read faster in longer ones.
+const SHORT_TASKS: usize = 8;
 /// Multiply-adds below which one thread is faster than waking the others.
 const SMALL: usize = 1 << 17;
 
@@ -43,6 +46,14 @@ pub(crate) struct Tile {
 pub(crate) struct Task {
     pub(crate) tile: usize,
     pub(crate) runs: Range<usize>,
+}
+
+impl Task {
+    /// Keys of its runs that any row of its tile sees.
+    pub(crate) fn visible(&self, tile: &Tile) -> Visible {
+        let positions = RUN_BLOCKS * BLOCK_POSITIONS;
+        tile.hull.within(&(self.runs.start * positions..self.runs.end * positions))
+    }
 }
 
 /// The plan of a call, reused from call to call.
@@ -108,10 +119,13 @@ impl Plan {
         }
     }
 
-    /// Long tasks come first, so that the threads end together: in a causal chain the last rows.
+    /// Long tasks come first, so that the threads end together: in a causal chain the last rows. While a task
+    /// ends the next one's keys are fetched, for which the last tasks are too short.
     fn assign(&mut self, group: usize) {
         self.tasks.clear();
         self.parts = 0;
+        let units: usize = self.tiles.iter().map(|tile| tile.runs.len()).sum();
+        let long = (units / (SHORT_TASKS * self.threads)).max(1);
         for (index, tile) in self.tiles.iter_mut().enumerate().rev() {
             if !self.split {
                 self.tasks.push(Task { tile: index, runs: tile.runs.clone() });
@@ -119,7 +133,18 @@ impl Plan {
             }
             tile.part = self.parts;
             self.parts += tile.runs.len() * tile.rows.len() * group;
-            self.tasks.extend(tile.runs.clone().map(|run| Task { tile: index, runs: run..run + 1 }));
+            let starts = tile.runs.clone().step_by(long);
+            self.tasks.extend(
+                starts.map(|first| Task { tile: index, runs: first..tile.runs.end.min(first + long) }),
+            );
+        }
+        if self.split {
+            let Self { tasks, tiles, .. } = self;
+            tasks.sort_unstable_by_key(|task| {
+                let tile = &tiles[task.tile];
+                let work = tile.rows.len() * task.visible(tile).len();
+                (Reverse(work), Reverse(task.tile), task.runs.start)
+            });
         }
     }
 }

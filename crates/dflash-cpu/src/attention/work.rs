@@ -1,10 +1,12 @@
 //! One task: the rows of a tile attend to the blocks of some runs, in order of position.
 
+use std::ops::Range;
+
 use dflash_tensor::{AttentionSpec, BLOCK_POSITIONS, Batch, KvCache, SeqCache, Shape, Span};
 
-use super::kernel::{self, KvHead, Query, Scoring, State};
+use super::kernel::{self, KvHead, Later, Query, Scoring, State};
 use super::path::PathBlock;
-use super::plan::{Plan, RUN_BLOCKS, Row, Task, Tile};
+use super::plan::{Plan, RUN_BLOCKS, Row, Tile};
 use crate::Isa;
 use crate::kv::KvBlock;
 
@@ -78,12 +80,11 @@ impl Softmax {
         State { max: &mut self.max, sum: &mut self.sum, out: &mut self.out }
     }
 
-    /// Joins query `slot` of a later softmax to query `slot` of this one, unless it has seen nothing.
-    pub(crate) fn join(&mut self, isa: Isa, slot: usize, later: &Self, later_slot: usize, dim: usize) {
-        if later.sum[later_slot] != 0.0 {
-            let out = &later.out[later_slot * dim..][..dim];
-            kernel::join(isa, &mut self.state(), slot, later.max[later_slot], later.sum[later_slot], out);
-        }
+    /// Joins the queries `slots` of a later softmax to the first ones of this one.
+    pub(crate) fn join(&mut self, isa: Isa, later: &Self, slots: Range<usize>, dim: usize) {
+        let out = &later.out[slots.start * dim..slots.end * dim];
+        let later = Later { max: &later.max[slots.clone()], sum: &later.sum[slots], out };
+        kernel::join(isa, &mut self.state(), later, dim);
     }
 }
 
@@ -101,19 +102,18 @@ pub(crate) struct Scratch {
     pub(crate) total: Softmax,
 }
 
-/// Attends from a tile to the blocks of the task's runs; `done(scratch, run)` takes the softmax of each run
-/// that holds visible keys.
+/// Attends from a tile to the blocks of the runs of task `task`; `done(scratch, run)` takes the softmax of each
+/// run that holds visible keys.
 pub(crate) fn attend(
     call: &Call<'_>,
-    task: &Task,
+    task: usize,
     scratch: &mut Scratch,
     done: impl Fn(&mut Scratch, usize),
 ) {
-    let tile = &call.plan.tiles[task.tile];
-    let positions = RUN_BLOCKS * BLOCK_POSITIONS;
-    let hull = tile.hull.within(&(task.runs.start * positions..task.runs.end * positions));
-    let mut current = None;
-    for block in hull.blocks() {
+    let plan = call.plan;
+    let tile = &plan.tiles[plan.tasks[task].tile];
+    let (mut current, mut blocks) = (None, plan.tasks[task].visible(tile).blocks().peekable());
+    while let Some(block) = blocks.next() {
         let run = block / RUN_BLOCKS;
         if current != Some(run) {
             if let Some(run) = current {
@@ -122,14 +122,26 @@ pub(crate) fn attend(
             scratch.run.reset(call.queries(tile), call.dim());
             current = Some(run);
         }
-        attend_block(call, tile, block, scratch);
+        let next = match blocks.peek() {
+            Some(&block) => head(call, tile, block),
+            None => later(call, task),
+        };
+        attend_block(call, tile, block, next, scratch);
     }
     if let Some(run) = current {
         done(scratch, run);
     }
 }
 
-fn attend_block(call: &Call<'_>, tile: &Tile, block: usize, scratch: &mut Scratch) {
+/// What this thread needs first after task `task`, if the threads take the tasks in turns.
+fn later<'a>(call: &Call<'a>, task: usize) -> Option<KvHead<'a>> {
+    let task = call.plan.tasks.get(task + call.plan.threads)?;
+    let tile = &call.plan.tiles[task.tile];
+    head(call, tile, task.visible(tile).blocks().next()?)
+}
+
+/// Attends from a tile to `block` and fetches `next`.
+fn attend_block(call: &Call<'_>, tile: &Tile, block: usize, next: Option<KvHead<'_>>, scratch: &mut Scratch) {
     let span = call.span(tile);
     if matches!(span.shape, Shape::Tree(_)) && block >= span.start / BLOCK_POSITIONS {
         return attend_path(call, tile, block, scratch);
@@ -141,10 +153,14 @@ fn attend_block(call: &Call<'_>, tile: &Tile, block: usize, scratch: &mut Scratc
     if scratch.queries.is_empty() {
         return;
     }
-    let store = call.cache(tile).block(block).expect("a visible block is kept");
-    let store = KvBlock::of(store);
-    let head = KvHead { keys: store.keys(tile.kv_head), values: store.values(tile.kv_head) };
-    run_kernel(call, head, &scratch.queries, &mut scratch.run);
+    let head = head(call, tile, block).expect("a visible block is kept");
+    run_kernel(call, head, next.unwrap_or(head), &scratch.queries, &mut scratch.run);
+}
+
+/// The head of `tile` in `block`, if the cache holds the block.
+fn head<'a>(call: &Call<'a>, tile: &Tile, block: usize) -> Option<KvHead<'a>> {
+    let store = KvBlock::of(call.cache(tile).block(block)?);
+    Some(KvHead { keys: store.keys(tile.kv_head), values: store.values(tile.kv_head) })
 }
 
 /// Each row of a tree sees a block of its own: the committed keys and those of its path.
@@ -158,7 +174,7 @@ fn attend_path(call: &Call<'_>, tile: &Tile, block: usize, scratch: &mut Scratch
             let position = call.plan.rows[row].position;
             scratch.path.gather(cache, span, row - span.first_row, position);
             let head = scratch.path.head();
-            run_kernel(call, head, &scratch.queries, &mut scratch.run);
+            run_kernel(call, head, head, &scratch.queries, &mut scratch.run);
         }
     }
 }
@@ -175,7 +191,7 @@ fn push(call: &Call<'_>, tile: &Tile, row: usize, block: usize, queries: &mut Ve
     queries.extend((0..call.group()).map(query));
 }
 
-fn run_kernel(call: &Call<'_>, head: KvHead<'_>, queries: &[Query], run: &mut Softmax) {
+fn run_kernel(call: &Call<'_>, head: KvHead<'_>, next: KvHead<'_>, queries: &[Query], run: &mut Softmax) {
     let how = Scoring { dim: call.dim(), scale: call.spec.scale, softcap: call.spec.softcap };
-    kernel::block(call.isa, how, head, call.q, queries, &mut run.state());
+    kernel::block(call.isa, how, head, next, call.q, queries, &mut run.state());
 }

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use crate::attention::kernel::{KEYS, KvHead, Query, Scoring, State};
+use crate::attention::kernel::{KEYS, KvHead, Later, Query, Scoring, State};
 use crate::math;
 
 /// [`crate::attention::kernel::block`].
@@ -18,9 +18,12 @@ pub(crate) fn block(how: Scoring, kv: KvHead<'_>, q: &[f32], queries: &[Query], 
 }
 
 /// [`crate::attention::kernel::join`].
-pub(crate) fn join(state: &mut State<'_>, slot: usize, max: f32, sum: f32, out: &[f32]) {
-    let [a, b] = factors(state, slot, max, sum);
-    blend(&mut state.out[slot * out.len()..][..out.len()], out, a, b);
+pub(crate) fn join(state: &mut State<'_>, later: Later<'_>, dim: usize) {
+    let parts = later.max.iter().zip(later.sum).zip(later.out.chunks_exact(dim));
+    for (slot, ((&max, &sum), out)) in (0..).zip(parts).filter(|(_, ((_, sum), _))| **sum != 0.0) {
+        let [a, b] = factors(state, slot, max, sum);
+        blend(&mut state.out[slot * dim..][..dim], out, a, b);
+    }
 }
 
 /// Joins maximum and sum; gives the factors of the outputs.

@@ -1,0 +1,93 @@
+use super::multiply::fetch_pages;
+use super::scores::products;
+use super::softmax::{factors, probabilities, scores};
+use super::values::values;
+use super::vector::Vector;
+use crate::attention::kernel::{KEYS, KvHead, Query, Scoring, State};
+
+/// Queries that share the loads of a block.
+pub(super) struct Tile<'a, const Q: usize> {
+    pub(super) how: Scoring,
+    pub(super) kv: KvHead<'a>,
+    /// Fetched meanwhile.
+    pub(super) next: KvHead<'a>,
+    /// Rows of all queries.
+    pub(super) q: &'a [f32],
+    pub(super) queries: &'a [Query; Q],
+    /// Keys that any of them sees.
+    pub(super) seen: u64,
+}
+
+/// Attends from `queries` to a block, tile by tile; `next` is fetched with the first one. Registers hold six
+/// times `N` sums.
+///
+/// # Safety
+/// The machine has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn tiles<'a, V: Vector, const N: usize>(
+    how: Scoring,
+    kv: KvHead<'a>,
+    mut next: KvHead<'a>,
+    q: &[f32],
+    mut queries: &[Query],
+    state: &mut State<'_>,
+) {
+    assert!(how.dim.is_multiple_of(V::LANES), "whole vectors");
+    assert!(kv.keys.len() == how.dim * KEYS && kv.values.len() == how.dim * KEYS, "a head of a block");
+    fetch_pages(next.keys);
+    fetch_pages(next.values);
+    while !queries.is_empty() {
+        // Seven and eight part better into 4 + 3 and 4 + 4 than into 6 + 1 and 6 + 2.
+        let count = match queries.len() {
+            7 | 8 => 4,
+            count => count.min(6),
+        };
+        let (tile, rest) = queries.split_at(count);
+        // SAFETY: the caller's promise.
+        unsafe {
+            match count {
+                1 => attend::<V, 1, 4>(how, kv, next, q, tile, state),
+                2 => attend::<V, 2, 4>(how, kv, next, q, tile, state),
+                3 => attend::<V, 3, N>(how, kv, next, q, tile, state),
+                4 => attend::<V, 4, N>(how, kv, next, q, tile, state),
+                5 => attend::<V, 5, N>(how, kv, next, q, tile, state),
+                _ => attend::<V, 6, N>(how, kv, next, q, tile, state),
+            }
+        }
+        (queries, next) = (rest, kv);
+    }
+}
+
+/// One tile; `N` vectors of scores and of outputs of each query are in registers at a time.
+///
+/// # Safety
+/// The machine has the instruction set of `V`.
+#[inline(always)]
+unsafe fn attend<V: Vector, const Q: usize, const N: usize>(
+    how: Scoring,
+    kv: KvHead<'_>,
+    next: KvHead<'_>,
+    q: &[f32],
+    queries: &[Query],
+    state: &mut State<'_>,
+) {
+    let queries: &[Query; Q] = queries.try_into().expect("a tile of Q queries");
+    let seen = queries.iter().fold(0, |seen, query| seen | query.mask);
+    let tile = Tile { how, kv, next, q, queries, seen };
+    let mut p = [[0.0_f32; KEYS]; Q];
+    let (mut slots, mut parts) = ([0; Q], [[0.0_f32; 2]; Q]);
+    // SAFETY: the caller's promise; every instruction set has what the softmax needs.
+    unsafe {
+        // One step for all queries after the other: they depend on nothing of each other.
+        products::<V, Q, N>(&tile, &mut p);
+        for (index, query) in queries.iter().enumerate() {
+            slots[index] = query.slot;
+            parts[index][0] = scores(how, &mut p[index], query.mask);
+        }
+        for (p, [max, sum]) in p.iter_mut().zip(&mut parts) {
+            *sum = probabilities(p, *max);
+        }
+        let join = factors(state, &slots, &parts);
+        values::<V, Q, N>(&tile, &p, &join, state.out);
+    }
+}

@@ -1,0 +1,80 @@
+//! [`crate::avx2::attention`] with vectors of sixteen.
+
+use std::arch::x86_64::*;
+
+use half::f16;
+
+use crate::attention::kernel::{KvHead, Query, Scoring, State};
+use crate::avx2::attention::{Vector, tiles};
+
+/// [`crate::attention::kernel::block`] for heads of a multiple of sixteen dimensions.
+pub(crate) fn block(
+    how: Scoring,
+    kv: KvHead<'_>,
+    next: KvHead<'_>,
+    q: &[f32],
+    queries: &[Query],
+    state: &mut State<'_>,
+) {
+    // SAFETY: a backend takes this instruction set only where it was detected.
+    unsafe { block_features(how, kv, next, q, queries, state) }
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f")]
+fn block_features(
+    how: Scoring,
+    kv: KvHead<'_>,
+    next: KvHead<'_>,
+    q: &[f32],
+    queries: &[Query],
+    state: &mut State<'_>,
+) {
+    // SAFETY: these are the features of the vectors.
+    unsafe { tiles::<__m512, 4>(how, kv, next, q, queries, state) }
+}
+
+impl Vector for __m512 {
+    const LANES: usize = 16;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller's promise, here and below.
+        unsafe { _mm512_setzero_ps() }
+    }
+
+    #[inline(always)]
+    unsafe fn broadcast(x: f32) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_set1_ps(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn widen(from: *const f16) -> Self {
+        // SAFETY: as above; f16 is a transparent u16.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_loadu_ps(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: as above.
+        unsafe { _mm512_storeu_ps(to, self) }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(self, factor: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_mul_ps(self, factor) }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { _mm512_fmadd_ps(self, factor, sum) }
+    }
+}
