@@ -3,6 +3,7 @@
 
 pub(crate) mod attention;
 mod block;
+mod math;
 mod multiply;
 mod scale;
 mod super_block;
