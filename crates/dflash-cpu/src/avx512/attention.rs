@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use half::f16;
 
+use super::math::exp;
 use crate::attention::kernel::{KvHead, Query, Scoring, State};
 use crate::avx2::attention::{Vector, tiles};
 
@@ -76,5 +77,20 @@ impl Vector for __m512 {
     unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self {
         // SAFETY: as above.
         unsafe { _mm512_fmadd_ps(self, factor, sum) }
+    }
+
+    #[inline(always)]
+    unsafe fn exp_less(self, shift: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { exp(_mm512_sub_ps(self, shift)) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_to(self, sum: __m256) -> __m256 {
+        // SAFETY: as above.
+        unsafe {
+            let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(self)));
+            _mm256_add_ps(_mm256_add_ps(sum, _mm512_castps512_ps256(self)), high)
+        }
     }
 }

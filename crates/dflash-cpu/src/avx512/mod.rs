@@ -5,6 +5,7 @@ pub(crate) mod attention;
 mod block;
 pub(crate) mod ceiling;
 mod float;
+mod math;
 mod multiply;
 mod scale;
 mod super_block;

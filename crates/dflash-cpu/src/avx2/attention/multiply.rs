@@ -11,7 +11,7 @@ const LINE: usize = 64;
 const PAGE: usize = 4096;
 
 /// Begins to fetch `numbers`: the first of every page, so that the addresses of all pages are looked up at the
-/// same time. Without it a third of the bandwidth is lost.
+/// same time.
 #[inline(always)]
 pub(super) fn fetch_pages(numbers: &[f16]) {
     for page in numbers.chunks(PAGE / size_of::<f16>()) {

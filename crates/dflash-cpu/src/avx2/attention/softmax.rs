@@ -1,6 +1,7 @@
 use std::arch::x86_64::*;
 
 use super::LANES;
+use super::vector::Vector;
 use crate::attention::kernel::{KEYS, Scoring, State};
 use crate::avx2::math::{exp, tanh};
 
@@ -33,19 +34,21 @@ pub(super) fn scores(how: Scoring, p: &mut [f32; KEYS], mask: u64) -> f32 {
 }
 
 /// Turns scores into probabilities relative to the maximum; gives their sum.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn probabilities(p: &mut [f32; KEYS], max: f32) -> f32 {
-    let (mut sum, max) = (_mm256_setzero_ps(), _mm256_set1_ps(max));
-    for p in p.chunks_exact_mut(LANES) {
-        // SAFETY: the chunk is eight floats.
-        unsafe {
-            let probability = exp(_mm256_sub_ps(_mm256_loadu_ps(p.as_ptr()), max));
-            _mm256_storeu_ps(p.as_mut_ptr(), probability);
-            sum = _mm256_add_ps(sum, probability);
+///
+/// # Safety
+/// The machine has the instruction set of `V`.
+#[inline(always)]
+pub(super) unsafe fn probabilities<V: Vector>(p: &mut [f32; KEYS], max: f32) -> f32 {
+    // SAFETY: the caller's promise; the chunks are vectors.
+    unsafe {
+        let (mut sum, max) = (_mm256_setzero_ps(), V::broadcast(max));
+        for p in p.chunks_exact_mut(V::LANES) {
+            let probabilities = V::load(p.as_ptr()).exp_less(max);
+            probabilities.store(p.as_mut_ptr());
+            sum = probabilities.add_to(sum);
         }
+        horizontal_sum(sum)
     }
-    horizontal_sum(sum)
 }
 
 #[inline]

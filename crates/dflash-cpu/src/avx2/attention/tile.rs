@@ -85,7 +85,7 @@ unsafe fn attend<V: Vector, const Q: usize, const N: usize>(
             parts[index][0] = scores(how, &mut p[index], query.mask);
         }
         for (p, [max, sum]) in p.iter_mut().zip(&mut parts) {
-            *sum = probabilities(p, *max);
+            *sum = probabilities::<V>(p, *max);
         }
         let join = factors(state, &slots, &parts);
         values::<V, Q, N>(&tile, &p, &join, state.out);

@@ -2,6 +2,8 @@ use std::arch::x86_64::*;
 
 use half::f16;
 
+use crate::avx2::math::exp;
+
 /// The vectors of an instruction set: floats, one lane of which is a key or a dimension.
 ///
 /// # Safety
@@ -29,6 +31,12 @@ pub(crate) trait Vector: Copy {
 
     /// `self * factor + sum`, fused.
     unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self;
+
+    /// [`crate::math::exp`] of `self - shift`.
+    unsafe fn exp_less(self, shift: Self) -> Self;
+
+    /// `sum` and eight lanes after the other.
+    unsafe fn add_to(self, sum: __m256) -> __m256;
 }
 
 impl Vector for __m256 {
@@ -74,5 +82,17 @@ impl Vector for __m256 {
     unsafe fn multiply_add(self, factor: Self, sum: Self) -> Self {
         // SAFETY: as above.
         unsafe { _mm256_fmadd_ps(self, factor, sum) }
+    }
+
+    #[inline(always)]
+    unsafe fn exp_less(self, shift: Self) -> Self {
+        // SAFETY: as above.
+        unsafe { exp(_mm256_sub_ps(self, shift)) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_to(self, sum: __m256) -> __m256 {
+        // SAFETY: as above.
+        unsafe { _mm256_add_ps(sum, self) }
     }
 }
