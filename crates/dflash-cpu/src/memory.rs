@@ -1,5 +1,5 @@
-//! Memory for weights, in huge pages where the system has them: with pages of 4 KiB a core that streams weights
-//! waits for their addresses as often as for themselves.
+//! Memory for weights and recurrent states, in huge pages where the system has them: with pages of 4 KiB a core
+//! that streams weights waits for their addresses as often as for themselves.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Memory {
     /// When the system has no more.
     pub(crate) fn zeroed(&mut self, len: usize) -> Bytes {
         if len > CHUNK / 2 {
-            return Bytes { chunk: Arc::new(Chunk::new(len)), first: 0, len };
+            return Bytes::alone(len);
         }
         let first = self.used.next_multiple_of(LINE);
         match &self.chunk {
@@ -61,11 +61,13 @@ unsafe impl Sync for Chunk {}
 impl Chunk {
     fn new(len: usize) -> Self {
         let mut map = MmapMut::map_anon(len + PAGE)
-            .unwrap_or_else(|error| panic!("no memory for {len} bytes of weights: {error}"));
+            .unwrap_or_else(|error| panic!("no memory for {len} bytes: {error}"));
         let offset = map.as_ptr().addr().next_multiple_of(PAGE) - map.as_ptr().addr();
         // A wish: without huge pages everything works, more slowly.
         #[cfg(target_os = "linux")]
-        let _ = map.advise_range(memmap2::Advice::HugePage, offset, len);
+        if len >= PAGE {
+            let _ = map.advise_range(memmap2::Advice::HugePage, offset, len);
+        }
         Self { first: map[offset..].as_mut_ptr(), _map: map }
     }
 }
@@ -75,6 +77,16 @@ pub(crate) struct Bytes {
     chunk: Arc<Chunk>,
     first: usize,
     len: usize,
+}
+
+impl Bytes {
+    /// Some bytes, all zero, that go back to the system by themselves.
+    ///
+    /// # Panics
+    /// When the system has no more.
+    pub(crate) fn alone(len: usize) -> Self {
+        Self { chunk: Arc::new(Chunk::new(len)), first: 0, len }
+    }
 }
 
 impl Deref for Bytes {

@@ -165,12 +165,12 @@ fn recur_tile(isa: Isa, job: &Job<'_>, rows: &Rows<'_>, (key, head, tile): (usiz
     let width = geometry.value_heads * geometry.value_dim;
     // SAFETY: the tiles of a head are one thread's.
     let state = unsafe { job.next.piece(own.clone()) };
-    state.copy_from_slice(&job.committed.heads[own.clone()]);
+    state.copy_from_slice(&job.committed.heads()[own.clone()]);
     for row in 0..job.span.rows {
         let at = job.span.first_row + row;
         let gates = (rows.g[at * geometry.value_heads + head], rows.b[at * geometry.value_heads + head]);
         if job.restarts(row) {
-            state.copy_from_slice(&job.committed.heads[own.clone()]);
+            state.copy_from_slice(&job.committed.heads()[own.clone()]);
             repeat_path(isa, job, rows, (key, head, tile), job.parent(row), state);
         }
         let columns = at * width + columns.start..at * width + columns.end;

@@ -9,9 +9,7 @@ use crate::rows::{Norm, normalize, sum_of_squares};
 pub(crate) const WIDTH: usize = 32;
 
 /// A row of a tile of a state.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-pub(crate) struct Columns(pub(crate) [f32; WIDTH]);
+pub(crate) type Columns = [f32; WIDTH];
 
 /// Runs a kernel of this file as compiled for `$isa`.
 macro_rules! on {
@@ -80,17 +78,17 @@ pub(crate) fn step(
 ) {
     let (mut delta, mut seen, mut read) = (*v, [0.0; WIDTH], [0.0; WIDTH]);
     for (row, &k) in state.iter().zip(k) {
-        accumulate(&row.0, k, &mut seen);
+        accumulate(row, k, &mut seen);
     }
     for (delta, seen) in delta.iter_mut().zip(seen) {
         *delta = b * (*delta - g * seen);
     }
     for ((row, &k), &q) in state.iter_mut().zip(k).zip(q) {
         // A copy, which stays in registers.
-        let mut after = row.0;
+        let mut after = *row;
         write_row(&mut after, k, g, &delta);
         accumulate(&after, q, &mut read);
-        row.0 = after;
+        *row = after;
     }
     (*v, *y) = (delta, read);
 }
@@ -112,11 +110,11 @@ impl Taped<'_> {
 #[inline(always)]
 pub(crate) fn repeat(state: &mut [Columns], steps: &[Taped<'_>]) {
     for (index, row) in state.iter_mut().enumerate() {
-        let mut after = row.0;
+        let mut after = *row;
         for step in steps {
             write_row(&mut after, step.k[index], step.g, &step.delta);
         }
-        row.0 = after;
+        *row = after;
     }
 }
 

@@ -5,24 +5,30 @@ use std::sync::Arc;
 use dflash_tensor::{Accepted, DeltaGeometry, KeyHeadMap, RecurrentGeometry, RecurrentStore, Shape, Span};
 
 use super::job::Job;
-use super::kernel::{Columns, Taped, WIDTH, on};
+use super::kernel::{Columns, Taped, on};
 use super::layout::{Layout, lanes, tile_columns, tile_rows, tiles};
 use super::tape::Tape;
 use crate::Isa;
 use crate::disjoint::Disjoint;
+use crate::memory::Bytes;
 use crate::pool::{Pool, steps};
 
 /// What a row leaves to the next one.
 pub(crate) struct State {
     /// Tiles of the heads, as [`Layout`] says.
-    pub(crate) heads: Vec<Columns>,
+    heads: Bytes,
     /// The last raw rows, oldest first: `[kernel - 1, channels]`.
     pub(crate) tail: Vec<f32>,
 }
 
 impl State {
     fn zeroed(layout: &Layout) -> Self {
-        Self { heads: vec![Columns([0.0; WIDTH]); layout.state()], tail: vec![0.0; layout.tail()] }
+        Self { heads: Bytes::alone(layout.state() * size_of::<Columns>()), tail: vec![0.0; layout.tail()] }
+    }
+
+    /// Tiles of the heads.
+    pub(crate) fn heads(&self) -> &[Columns] {
+        bytemuck::cast_slice(&self.heads)
     }
 
     fn bytes(&self) -> usize {
@@ -96,7 +102,7 @@ impl RecurrentState {
             self.tape.begin(span.rows, key_heads);
         }
         let tape = pass.taped.then(|| self.tape.rows_mut());
-        Job::new(span, self.layout, &self.committed, &mut next.heads, tape)
+        Job::new(span, self.layout, &self.committed, bytemuck::cast_slice_mut(&mut next.heads), tape)
     }
 
     /// Repeats the steps of `path` on the committed state: where it stands, unless a snapshot shares it.
@@ -112,11 +118,13 @@ impl RecurrentState {
         match Arc::get_mut(committed) {
             Some(State { heads, tail }) => {
                 std::mem::swap(tail, &mut next.tail);
+                let heads = bytemuck::cast_slice_mut(heads);
                 each_tile(pool, geometry.as_ref(), heads, &|head, tile, _, state| repeat(head, tile, state));
             }
             None => {
-                each_tile(pool, geometry.as_ref(), &mut next.heads, &|head, tile, own, state| {
-                    state.copy_from_slice(&committed.heads[own]);
+                let heads = bytemuck::cast_slice_mut(&mut next.heads);
+                each_tile(pool, geometry.as_ref(), heads, &|head, tile, own, state| {
+                    state.copy_from_slice(&committed.heads()[own]);
                     repeat(head, tile, state);
                 });
                 std::mem::swap(committed, spare.as_mut().expect("a state just written"));
@@ -132,12 +140,13 @@ type TileBody<'a> = dyn Fn(usize, usize, Range<usize>, &mut [Columns]) + Sync + 
 fn each_tile(pool: &Pool, geometry: Option<&DeltaGeometry>, heads: &mut [Columns], body: &TileBody<'_>) {
     let Some(geometry) = geometry else { return };
     let heads = Disjoint::new(heads);
-    pool.each(geometry.value_heads, &|_, head| {
-        for tile in 0..tiles(geometry) {
-            let own = tile_rows(geometry, head, tile);
-            // SAFETY: a head is one thread's, and tiles do not overlap.
-            body(head, tile, own.clone(), unsafe { heads.piece(own) });
-        }
+    let tile = |head, tile| {
+        let own = tile_rows(geometry, head, tile);
+        // SAFETY: a head is one thread's, and tiles do not overlap.
+        body(head, tile, own.clone(), unsafe { heads.piece(own) });
+    };
+    pool.split(geometry.value_heads, &|_, own| {
+        own.for_each(|head| (0..tiles(geometry)).for_each(|index| tile(head, index)));
     });
 }
 
