@@ -3,8 +3,8 @@
 //! The instruction set is detected once; every kernel exists as `scalar/` (the bit oracle) and `avx2/`, or once
 //! over plain lanes and compiled for each, and all give the same bits. Work is split over outputs only, so the number of threads changes nothing.
 //!
-//! `unsafe` stands in the instruction set folders, in the thread pool and where threads are handed disjoint
-//! pieces of an output, nowhere else.
+//! `unsafe` stands in the instruction set folders, in the thread pool, in the memory of weights and what is fetched
+//! ahead of it, and where threads are handed disjoint pieces of an output, nowhere else.
 
 mod ahead;
 mod attention;
