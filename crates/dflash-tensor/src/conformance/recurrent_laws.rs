@@ -93,16 +93,15 @@ fn row_law(bench: &Bench<'_>, random: &mut Random) {
     }
 }
 
-/// Of a pass any number of rows is accepted; the state is that of the accepted rows alone. Forty rows are more than
-/// are repeated at a time.
+/// Of a pass any number of rows is accepted; the state is that of the accepted rows alone.
 fn rollback_law(bench: &Bench<'_>, random: &mut Random) {
     let cols = bench.cols();
     for prefix in [0, 1, 2, 3, 11] {
-        let right = ids(prefix + 48, random);
+        let right = ids(prefix + 24, random);
         let whole = bench.chain(&right, &mut bench.cache());
         let mut before = bench.cache();
         bench.prefill(&right[..prefix], &mut before);
-        for rows in [1, 2, 5, 16, 40] {
+        for rows in [1, 2, 5, 16] {
             for accepted in 0..=rows {
                 let mut cache = before.snapshot();
                 let mut drafted = right[prefix..][..accepted].to_vec();
