@@ -31,10 +31,11 @@ fn physical() -> Option<usize> {
     cores(&cpus(allowed)?, siblings)
 }
 
-/// Different cores among `cpus`; `siblings` lists the hardware threads of the core of one.
+/// Different cores among `cpus`; `siblings` lists the hardware threads of the core of one. An affinity names
+/// processors that are not there too, offline ones and those that could be plugged in: they have no core.
 fn cores(cpus: &[usize], siblings: impl Fn(usize) -> Option<String>) -> Option<usize> {
-    let cores: Option<BTreeSet<String>> = cpus.iter().map(|&cpu| siblings(cpu)).collect();
-    cores.map(|cores| cores.len())
+    let cores: BTreeSet<String> = cpus.iter().filter_map(|&cpu| siblings(cpu)).collect();
+    (!cores.is_empty()).then_some(cores.len())
 }
 
 /// The numbers of a list such as `0-3,8`.
@@ -67,6 +68,8 @@ mod tests {
         assert_eq!(cores(&[1, 5], siblings), Some(1));
         assert_eq!(cores(&[1, 6, 7], siblings), Some(3));
         assert_eq!(cores(&[0, 1], |_| None), None);
+        let online = |cpu: usize| (cpu < 8).then(|| siblings(cpu)).flatten();
+        assert_eq!(cores(&(0..128).collect::<Vec<_>>(), online), Some(4), "most processors are not there");
     }
 
     #[test]
