@@ -68,6 +68,7 @@ pub fn recurrent_laws(backend: &dyn Backend) {
         rollback_law(&bench, &mut random);
         refusal_law(&bench, &mut random);
         tree_law(&bench, &mut random);
+        long_law(&bench, &mut random);
         batch_law(&bench, &mut random);
         snapshot_law(&bench, &mut random);
         poison_law(&bench, &mut random);
@@ -170,6 +171,43 @@ fn tree_law(bench: &Bench<'_>, random: &mut Random) {
             let next = [1, 2, 3];
             let found = bench.chain(&next, &mut after);
             assert_bits(&found, &bench.chain(&next, &mut chain), &bench.what("after a path"));
+        }
+    }
+}
+
+/// Of a long pass, a chain or a tree, a short or a long path is accepted. No snapshot shares the state, unlike in
+/// the laws above.
+fn long_law(bench: &Bench<'_>, random: &mut Random) {
+    const ROWS: usize = 60;
+    let cols = bench.cols();
+    let (prefix, ids) = (ids(5, random), ids(ROWS, random));
+    // Every third row of the tree is a leaf beside the trunk.
+    let trunk: Vec<usize> = (0..ROWS).filter(|row| row % 3 != 2).collect();
+    let parents: Vec<_> = (0..ROWS).map(|row| trunk.iter().copied().rfind(|&before| before < row)).collect();
+    for accepted in [1, 15, 16, 17, 32, 33, 40] {
+        for tree in [false, true] {
+            let [mut cache, mut alone] = [(); 2].map(|()| {
+                let mut cache = bench.cache();
+                bench.prefill(&prefix, &mut cache);
+                cache
+            });
+            let (path, out) = if tree {
+                let out = bench.span(&ids, Shape::Tree(parents.clone()), &mut cache);
+                cache.accept_path(&parents, &trunk[..accepted]);
+                (trunk[..accepted].to_vec(), out)
+            } else {
+                let out = bench.span(&ids[..40], Shape::Chain, &mut cache);
+                cache.accept_chain(accepted);
+                ((0..accepted).collect(), out)
+            };
+            let what = bench.what(&format!("{accepted} rows of a long pass, a tree: {tree}"));
+            let chained: Vec<u32> = path.iter().map(|&row| ids[row]).collect();
+            let expected = bench.chain(&chained, &mut alone);
+            let found: Vec<f32> = path.iter().flat_map(|row| &out[row * cols..][..cols]).copied().collect();
+            assert_bits(&found, &expected, &what);
+            let next = [1, 2, 3];
+            let expected = bench.chain(&next, &mut alone);
+            assert_bits(&bench.chain(&next, &mut cache), &expected, &what);
         }
     }
 }
