@@ -42,10 +42,11 @@ fn run(backend: &CpuBackend, weight: &Weight, request: &Request<'_>, tail: Tail,
     assert_eq!(request.x.cols, weight.cols(), "columns of input and weight");
     let packed = Packed::of(weight);
     let mut scratch = backend.scratch();
-    let walk = if matches!(tail, Tail::Glu(_)) { Walk::Paired } else { Walk::Along(1) };
-    let next = scratch.trail.step(packed, walk);
+    let scratch = &mut *scratch;
     let inputs = scratch.inputs.prepare(backend, Forms::of(backend.isa, &packed.parts), request);
     let targets = targets(packed, tail, inputs.rows, outs);
+    let walk = if matches!(tail, Tail::Glu(_)) { Walk::Paired } else { Walk::Along(1) };
+    let next = scratch.trail.step(packed, walk);
     backend.meter.products(weight, inputs.rows);
     let product = Product { isa: backend.isa, packed, inputs, rows: 0..inputs.rows, targets };
     let threads = backend.pool.threads();

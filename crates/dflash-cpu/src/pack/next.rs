@@ -39,10 +39,8 @@ impl Trail {
 
 impl Next {
     fn set(&self, packed: &Arc<Packed>, walk: Walk) {
-        let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if next.as_ref().is_none_or(|(next, _)| !std::ptr::eq(next.as_ptr(), Arc::as_ptr(packed))) {
-            *next = Some((Arc::downgrade(packed), walk));
-        }
+        let next = Some((Arc::downgrade(packed), walk));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = next;
     }
 
     fn get(&self) -> Option<(Arc<Packed>, Walk)> {
