@@ -1,8 +1,8 @@
 //! The thread pool: a parallel region every few microseconds, two hundred times a step.
 //!
 //! Workers spin for a moment after a region, since the next one follows at once while a model decodes, then
-//! park. The caller takes part as thread 0. A free thread takes the
-//! next piece, so that on a busy host a thread that does not run holds nobody up.
+//! park. The caller takes part as thread 0. A thread that is done helps the others, so that on a busy host one
+//! that does not run holds nobody up. A region within a region of the same pool would wait for itself.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -339,6 +339,34 @@ mod tests {
             let done = AtomicUsize::new(0);
             pool.split(12, &|_, piece| _ = done.fetch_add(piece.len(), Ordering::Relaxed));
             assert_eq!(done.into_inner(), 12);
+        }
+    }
+
+    #[test]
+    fn callers_take_turns_and_get_their_own_panics() {
+        for threads in [2, 3, 8] {
+            let pool = Pool::new(threads);
+            let call = |caller: usize, round: usize| {
+                let (items, fails) = ((round * 7 + caller) % 19, round % 20 == caller);
+                let done: Vec<AtomicUsize> = (0..items).map(|_| AtomicUsize::new(0)).collect();
+                let body = |_: usize, piece: Range<usize>| {
+                    done[piece].iter().for_each(|done| _ = done.fetch_add(1, Ordering::Relaxed));
+                    assert!(!fails, "{caller} {round}");
+                };
+                let failed = catch_unwind(AssertUnwindSafe(|| pool.split(items, &body)));
+                assert!(done.iter().all(|done| done.load(Ordering::Relaxed) == 1));
+                match failed {
+                    Ok(()) => assert!(!fails || items == 0),
+                    Err(payload) => {
+                        assert_eq!(*payload.downcast::<String>().unwrap(), format!("{caller} {round}"));
+                    }
+                }
+            };
+            std::thread::scope(|scope| {
+                (0..3).for_each(|caller| {
+                    _ = scope.spawn(move || (0..500).for_each(|round| call(caller, round)))
+                });
+            });
         }
     }
 

@@ -19,7 +19,8 @@ use dflash::report::{Failure, Outcome};
 use dflash_cpu::CpuBackend;
 use dflash_engine::proposer::{BlockDiffusion, ContextCopy};
 use dflash_engine::{
-    Decoder, DecoderOptions, Decoding, Event, Fixed, Proposer, Request, Stats, StepCosts, VerifyMode,
+    Decoder, DecoderOptions, Decoding, Effort, Event, Fixed, Pass, Proposer, Request, Stats, StepCosts,
+    Stopwatch, VerifyMode,
 };
 use dflash_models::{Draft, DraftOptions, Target, load_target};
 use dflash_tensor::{Batch, Shape};
@@ -30,7 +31,7 @@ const EVALUATION: &str = include_str!("../../../models/smollm2-135m-dflash/eval.
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match &arguments[..] {
-        [model, json] if json == "--json" => Measured::load(Path::new(model)).and_then(Measured::print_json),
+        [model, json] if json == "--json" => Loaded::open(Path::new(model)).and_then(Loaded::print_json),
         _ => bench(),
     };
     match done {
@@ -56,10 +57,25 @@ fn bench() -> Outcome<()> {
     let FoundDraft::Model { path: draft, .. } = locator.draft(&choice, &located, None)? else {
         return Err(Failure::new("the default pair has a draft"));
     };
-    let target = Measured::load(&located.path)?;
-    target.print();
-    let draft = Draft::load(&draft, target.target.as_ref(), DraftOptions::default()).map_err(failure)?;
-    decoding(target.target, draft)
+    let loaded = Loaded::open(&located.path)?;
+    println!("{}, {:.1} GB/s read", loaded.backend, loaded.bandwidth / 1e9);
+    let floor = loaded.weight_bytes as f64 / loaded.bandwidth;
+    let draft = Draft::load(&draft, loaded.target.as_ref(), DraftOptions::default()).map_err(failure)?;
+    let block = draft.spec().block;
+    let proposers: Vec<Box<dyn Proposer>> =
+        vec![Box::new(ContextCopy::new(block)), Box::new(BlockDiffusion::new(draft))];
+    let decoder = decoder(loaded.target, proposers, block, VerifyMode::Adaptive);
+    Times::of(&decoder)?.print(floor);
+    decoding(decoder)
+}
+
+fn decoder(
+    target: Box<dyn Target>,
+    proposers: Vec<Box<dyn Proposer>>,
+    block: usize,
+    mode: VerifyMode,
+) -> Decoder {
+    Decoder::new(target, proposers, DecoderOptions { prefill_chunk: 2048, block, verify_cap: 0, mode })
 }
 
 fn failure(error: impl std::error::Error) -> Failure {
@@ -71,59 +87,73 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// A target with the times of its passes.
-struct Measured {
+/// A target in memory, and the machine that it is on.
+struct Loaded {
     target: Box<dyn Target>,
+    weight_bytes: u64,
     backend: String,
     /// Bytes per second.
     bandwidth: f64,
-    weight_bytes: u64,
-    /// Seconds of a pass by rows, with the choice at every row.
+}
+
+impl Loaded {
+    fn open(path: &Path) -> Outcome<Self> {
+        let backend = Arc::new(CpuBackend::detect());
+        let loaded = load_target(path, Arc::clone(&backend) as _, &mut |_, _| {}).map_err(failure)?;
+        Ok(Self {
+            target: loaded.target,
+            weight_bytes: loaded.weight_bytes,
+            backend: dflash_tensor::Backend::name(backend.as_ref()),
+            bandwidth: backend.read_bandwidth(),
+        })
+    }
+
+    /// One line for scripts, with the speed of plain decoding.
+    fn print_json(self) -> Outcome<()> {
+        let decoder = decoder(self.target, Vec::new(), 16, VerifyMode::Off);
+        let Times { steps, prefill } = Times::of(&decoder)?;
+        let steps = steps.iter().map(|(rows, seconds)| (rows.to_string(), json!(1e3 * seconds)));
+        let figures = json!({
+            "engine": "dflash", "version": env!("CARGO_PKG_VERSION"), "backend": self.backend,
+            "read_gb_s": self.bandwidth / 1e9, "weight_mb": self.weight_bytes as f64 / 1e6,
+            "steps_ms": steps.collect::<Map<_, _>>(), "prefill_tok_s": 512.0 / prefill,
+            "decode_tok_s": plain_speed(&decoder, &prompts()?[0])?,
+        });
+        println!("{figures}");
+        Ok(())
+    }
+}
+
+/// Times of the passes of a target.
+struct Times {
+    /// Seconds by rows, with the choice at every row.
     steps: Vec<(usize, f64)>,
     /// Seconds of a prefill of 512.
     prefill: f64,
 }
 
-impl Measured {
-    fn load(path: &Path) -> Outcome<Self> {
-        let backend = Arc::new(CpuBackend::detect());
-        let loaded = load_target(path, Arc::clone(&backend) as _, &mut |_, _| {}).map_err(failure)?;
-        let (target, bandwidth) = (loaded.target, backend.read_bandwidth());
-        let step = |rows| Ok((rows, pass_seconds(target.as_ref(), 64, rows, rows, 25)?));
-        Ok(Self {
-            backend: dflash_tensor::Backend::name(backend.as_ref()),
-            bandwidth,
-            weight_bytes: loaded.weight_bytes,
-            steps: [1, 2, 3, 4, 6, 8, 12, 16].into_iter().map(step).collect::<Outcome<_>>()?,
-            prefill: pass_seconds(target.as_ref(), 0, 512, 1, 5)?,
-            target,
-        })
+impl Times {
+    fn of(decoder: &Decoder) -> Outcome<Self> {
+        let mut watch = Stopwatch::new(decoder);
+        let mut passes = watch.passes(&[1, 2, 3, 4, 6, 8, 12, 16]);
+        passes.retain(|pass| matches!(pass, Pass::Verify(_)));
+        let seconds = watch.time(&passes, Effort::THOROUGH, &mut || {}).map_err(failure)?;
+        let step = |(pass, seconds)| match pass {
+            Pass::Verify(rows) => Some((rows, seconds)),
+            _ => None,
+        };
+        let steps = passes.into_iter().zip(seconds).filter_map(step).collect();
+        Ok(Self { steps, prefill: prefill_seconds(decoder.target())? })
     }
 
-    fn print(&self) {
-        println!("{}, {:.1} GB/s read", self.backend, self.bandwidth / 1e9);
+    /// `floor` is the time in which all weights are read.
+    fn print(&self, floor: f64) {
         let one = self.steps[0].1;
         for &(rows, seconds) in &self.steps {
             println!("{rows:>4} rows {:>8.2} ms  {:>5.2} x one row", 1e3 * seconds, seconds / one);
         }
-        let floor = self.weight_bytes as f64 / self.bandwidth;
         println!("{:.2} of the time of one row is reading the weights at that bandwidth", floor / one);
         println!("prefill of 512 {:.0} ms, {:.0} tok/s", 1e3 * self.prefill, 512.0 / self.prefill);
-    }
-
-    /// One line for scripts, with the speed of plain decoding.
-    fn print_json(self) -> Outcome<()> {
-        let steps = self.steps.iter().map(|(rows, seconds)| (rows.to_string(), json!(1e3 * seconds)));
-        let mut figures = json!({
-            "engine": "dflash", "version": env!("CARGO_PKG_VERSION"), "backend": self.backend,
-            "read_gb_s": self.bandwidth / 1e9, "weight_mb": self.weight_bytes as f64 / 1e6,
-            "steps_ms": steps.collect::<Map<_, _>>(), "prefill_tok_s": 512.0 / self.prefill,
-        });
-        let options = DecoderOptions { prefill_chunk: 2048, block: 1, verify_cap: 0, mode: VerifyMode::Off };
-        let decoder = Decoder::new(self.target, Vec::new(), options);
-        figures["decode_tok_s"] = json!(plain_speed(&decoder, &prompts()?[0])?);
-        println!("{figures}");
-        Ok(())
     }
 }
 
@@ -144,44 +174,26 @@ fn prompts() -> Outcome<Vec<Vec<u32>>> {
     Ok(ids.map(|ids| ids.filter_map(|id| Some(id.as_u64()? as u32)).collect()).collect())
 }
 
-/// Median seconds of a pass after `context` positions, with the choice at the last `choices` rows.
-fn pass_seconds(
-    target: &dyn Target,
-    context: usize,
-    rows: usize,
-    choices: usize,
-    times: usize,
-) -> Outcome<f64> {
+/// Median seconds of a pass over 512 rows of a new sequence, with the choice after the last.
+fn prefill_seconds(target: &dyn Target) -> Outcome<f64> {
+    const ROWS: usize = 512;
     let (mut workspace, mut batch, mut cache) = (target.workspace(), Batch::new(), target.new_cache());
-    let mut pass = |rows: usize, accept: usize, out: &mut Vec<_>| {
-        batch.clear();
-        let ids: Vec<u32> = (0..rows).map(|row| 100 + 7 * row as u32).collect();
-        batch.push(&ids, cache.len(), Shape::Chain);
-        cache.begin_verify(rows);
-        target.forward(&mut workspace, &batch, &mut [&mut cache], None);
-        cache.accept_chain(accept);
-        let chosen: Vec<usize> = (rows - choices.min(rows)..rows).collect();
-        target.choose(&workspace, &chosen, out).map_err(failure)
-    };
-    if context > 0 {
-        pass(context, context, &mut Vec::new())?;
-    }
+    let ids: Vec<u32> = (0..ROWS as u32).map(|row| 100 + 7 * row).collect();
+    batch.push(&ids, 0, Shape::Chain);
     let mut seconds = Vec::new();
-    for _ in 0..times {
+    for _ in 0..5 {
         let began = Instant::now();
-        pass(rows, 0, &mut Vec::new())?;
+        cache.begin_verify(ROWS);
+        target.forward(&mut workspace, &batch, &mut [&mut cache], None);
+        cache.accept_chain(0);
+        target.choose(&workspace, &[ROWS - 1], &mut Vec::new()).map_err(failure)?;
         seconds.push(began.elapsed().as_secs_f64());
     }
     Ok(median(seconds))
 }
 
 /// Plain decoding of 256 ids, then every held-out prompt plainly and with the draft in turn.
-fn decoding(target: Box<dyn Target>, draft: Draft) -> Outcome<()> {
-    let block = draft.spec().block;
-    let proposers: Vec<Box<dyn Proposer>> =
-        vec![Box::new(ContextCopy::new(block)), Box::new(BlockDiffusion::new(draft))];
-    let options = DecoderOptions { prefill_chunk: 2048, block, verify_cap: 0, mode: VerifyMode::Adaptive };
-    let mut decoder = Decoder::new(target, proposers, options);
+fn decoding(mut decoder: Decoder) -> Outcome<()> {
     let costs = StepCosts::measure(&decoder, &mut || {}).map_err(failure)?;
     let milliseconds = |points: &[(usize, f64)]| {
         points

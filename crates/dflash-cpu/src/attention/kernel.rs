@@ -33,6 +33,18 @@ pub(crate) struct Query {
     pub(crate) mask: u64,
 }
 
+/// Queries, at least one, that attend to one block.
+#[derive(Clone, Copy)]
+pub(crate) struct Visit<'a> {
+    pub(crate) how: Scoring,
+    pub(crate) kv: KvHead<'a>,
+    /// The head that will be needed next, or `kv` itself: it is fetched meanwhile.
+    pub(crate) next: KvHead<'a>,
+    /// Rows of the queries.
+    pub(crate) q: &'a [f32],
+    pub(crate) queries: &'a [Query],
+}
+
 /// Running softmax of some queries: maximum, sum and `[dim]` outputs of each. A sum of 0 means that nothing
 /// was seen yet.
 pub(crate) struct State<'a> {
@@ -41,36 +53,26 @@ pub(crate) struct State<'a> {
     pub(crate) out: &'a mut [f32],
 }
 
-/// Attends from `queries` to one block and joins what it gives to their running softmax.
+/// Attends from queries to one block and joins what it gives to their running softmax.
 ///
 /// # The formula
 /// Scores: `s = scale * (q·k)`, the product summed with fused multiply-add over the dimensions in order, then
 /// the soft cap. Of the visible scores `m` is the maximum, `p = exp(s - m)`; `l` sums `p` over the lanes
 /// `key % 8` and then by a fixed tree, hidden keys giving 0; `o` sums `p * v` over the visible keys in order.
 /// Hidden keys and values are never used, whatever they hold. Then as [`join`].
-///
-/// `next` is the head that will be needed next, or `kv` itself: it is fetched meanwhile.
-pub(crate) fn block(
-    isa: Isa,
-    how: Scoring,
-    kv: KvHead<'_>,
-    next: KvHead<'_>,
-    q: &[f32],
-    queries: &[Query],
-    state: &mut State<'_>,
-) {
+pub(crate) fn block(isa: Isa, visit: Visit<'_>, state: &mut State<'_>) {
     #[cfg(target_arch = "x86_64")]
     match isa {
-        Isa::Avx512 if how.dim.is_multiple_of(16) => {
-            return crate::avx512::attention::block(how, kv, next, q, queries, state);
+        Isa::Avx512 if visit.how.dim.is_multiple_of(16) => {
+            return crate::avx512::attention::block(visit, state);
         }
-        Isa::Avx2 | Isa::Avx512 if how.dim.is_multiple_of(8) => {
-            return crate::avx2::attention::block(how, kv, next, q, queries, state);
+        Isa::Avx2 | Isa::Avx512 if visit.how.dim.is_multiple_of(8) => {
+            return crate::avx2::attention::block(visit, state);
         }
         _ => {}
     }
-    let _ = (isa, next);
-    crate::scalar::attention::block(how, kv, q, queries, state);
+    let _ = isa;
+    crate::scalar::attention::block(visit, state);
 }
 
 /// Softmax of later keys of some queries: maximum, sum and `[dim]` outputs of each, as in [`State`].

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use dflash_tensor::{AttentionSpec, BLOCK_POSITIONS, Batch, KvCache, SeqCache, Shape, Span};
 
-use super::kernel::{self, KvHead, Later, Query, Scoring, State};
+use super::kernel::{self, KvHead, Later, Query, Scoring, State, Visit};
 use super::path::PathBlock;
 use super::plan::{Plan, RUN_BLOCKS, Row, Tile};
 use crate::Isa;
@@ -193,5 +193,6 @@ fn push(call: &Call<'_>, tile: &Tile, row: usize, block: usize, queries: &mut Ve
 
 fn run_kernel(call: &Call<'_>, head: KvHead<'_>, next: KvHead<'_>, queries: &[Query], run: &mut Softmax) {
     let how = Scoring { dim: call.dim(), scale: call.spec.scale, softcap: call.spec.softcap };
-    kernel::block(call.isa, how, head, next, call.q, queries, &mut run.state());
+    let visit = Visit { how, kv: head, next, q: call.q, queries };
+    kernel::block(call.isa, visit, &mut run.state());
 }

@@ -5,33 +5,19 @@ use std::arch::x86_64::*;
 use half::f16;
 
 use super::math::exp;
-use crate::attention::kernel::{KvHead, Query, Scoring, State};
+use crate::attention::kernel::{State, Visit};
 use crate::avx2::attention::{Vector, tiles};
 
 /// [`crate::attention::kernel::block`] for heads of a multiple of sixteen dimensions.
-pub(crate) fn block(
-    how: Scoring,
-    kv: KvHead<'_>,
-    next: KvHead<'_>,
-    q: &[f32],
-    queries: &[Query],
-    state: &mut State<'_>,
-) {
+pub(crate) fn block(visit: Visit<'_>, state: &mut State<'_>) {
     // SAFETY: a backend takes this instruction set only where it was detected.
-    unsafe { block_features(how, kv, next, q, queries, state) }
+    unsafe { block_features(visit, state) }
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f")]
-fn block_features(
-    how: Scoring,
-    kv: KvHead<'_>,
-    next: KvHead<'_>,
-    q: &[f32],
-    queries: &[Query],
-    state: &mut State<'_>,
-) {
+fn block_features(visit: Visit<'_>, state: &mut State<'_>) {
     // SAFETY: these are the features of the vectors.
-    unsafe { tiles::<__m512, 4>(how, kv, next, q, queries, state) }
+    unsafe { tiles::<__m512, 4>(visit, state) }
 }
 
 impl Vector for __m512 {

@@ -86,3 +86,51 @@ impl PackedPart {
         &self.bytes[group * self.group_bytes()..]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dflash_tensor::{Backend, Format, Part, Weight};
+
+    use super::*;
+    use crate::{CpuBackend, Isa};
+
+    /// Parts of so many outputs with 32 inputs.
+    fn weight(backend: &CpuBackend, outputs: &[usize]) -> Weight {
+        let bytes: Vec<Vec<u8>> = outputs.iter().map(|rows| vec![0; rows * 4 * 32]).collect();
+        let parts = outputs.iter().zip(&bytes);
+        let parts: Vec<Part<'_>> =
+            parts.map(|(&rows, bytes)| Part::plain(Format::F32, rows, 32, bytes)).collect();
+        backend.pack(&parts).unwrap()
+    }
+
+    #[test]
+    fn a_thread_begins_where_its_share_does() {
+        let backend = CpuBackend::new(1, Isa::Scalar);
+        let weight = weight(&backend, &[48, 80]);
+        let [first, second] = &Packed::of(&weight).parts[..] else { panic!("two parts") };
+        let begin = |walk, thread, threads| {
+            let streams = Packed::of(&weight).streams(walk, thread, threads);
+            streams.map(|stream| (!stream.is_empty()).then_some(stream.as_ptr()))
+        };
+        let at = |part: &PackedPart, group| Some(part.group(group).as_ptr());
+        // Eight groups: three of the first part, five of the second.
+        assert_eq!(begin(Walk::Along(1), 0, 2), [at(first, 0), None]);
+        assert_eq!(begin(Walk::Along(1), 1, 2), [at(second, 1), None]);
+        assert_eq!(begin(Walk::Along(1), 1, 4), [at(first, 2), None]);
+        assert_eq!(begin(Walk::Along(3), 1, 3), [at(second, 0), None]);
+        assert_eq!(begin(Walk::Paired, 1, 3), [at(first, 1), at(second, 1)]);
+    }
+
+    #[test]
+    fn what_followed_is_expected_again_until_it_is_gone() {
+        let backend = CpuBackend::new(1, Isa::Scalar);
+        let [a, b] = [weight(&backend, &[16]), weight(&backend, &[16])];
+        let step = |trail: &mut Trail, weight: &Weight| trail.step(Packed::of(weight), Walk::Along(1)).0;
+        let mut trail = Trail::default();
+        assert!(step(&mut trail, &a).is_none() && step(&mut trail, &b).is_none());
+        let (next, _) = step(&mut trail, &a).expect("what followed");
+        assert!(Arc::ptr_eq(&next, Packed::of(&b)));
+        drop((next, b));
+        assert!(step(&mut Trail::default(), &a).is_none(), "it is gone");
+    }
+}

@@ -2,11 +2,12 @@
 
 use half::f16;
 
-use crate::attention::kernel::{KEYS, KvHead, Later, Query, Scoring, State};
+use crate::attention::kernel::{KEYS, Later, Scoring, State, Visit};
 use crate::math;
 
 /// [`crate::attention::kernel::block`].
-pub(crate) fn block(how: Scoring, kv: KvHead<'_>, q: &[f32], queries: &[Query], state: &mut State<'_>) {
+pub(crate) fn block(visit: Visit<'_>, state: &mut State<'_>) {
+    let Visit { how, kv, q, queries, .. } = visit;
     for query in queries {
         let mut p = scores(how, kv.keys, &q[query.input..][..how.dim]);
         let max = softmax(&mut p, query.mask);

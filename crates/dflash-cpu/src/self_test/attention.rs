@@ -2,7 +2,7 @@ use half::f16;
 
 use super::Noise;
 use crate::Isa;
-use crate::attention::kernel::{self, KEYS, KvHead, Query, Scoring, State};
+use crate::attention::kernel::{self, KEYS, KvHead, Query, Scoring, State, Visit};
 
 /// Vectors in fours, and one more.
 const DIM: usize = 80;
@@ -36,7 +36,8 @@ fn bits(isa: Isa, head: KvHead<'_>, q: &[f32]) -> Vec<u32> {
         let queries: Vec<Query> =
             (0..count).map(|slot| Query { input: slot * DIM, slot, mask: mask(slot) }).collect();
         let how = Scoring { dim: DIM, scale: 0.3, softcap: (block == 2).then_some(2.5) };
-        kernel::block(isa, how, head, head, q, &queries, &mut state);
+        let visit = Visit { how, kv: head, next: head, q, queries: &queries };
+        kernel::block(isa, visit, &mut state);
     }
     [max, sum, out].concat().into_iter().map(f32::to_bits).collect()
 }

@@ -16,35 +16,21 @@ use std::arch::x86_64::*;
 pub(crate) use tile::tiles;
 pub(crate) use vector::Vector;
 
-use crate::attention::kernel::{KvHead, Later, Query, Scoring, State};
+use crate::attention::kernel::{Later, State, Visit};
 
 /// Lanes of a vector.
 const LANES: usize = 8;
 
 /// [`crate::attention::kernel::block`] for heads of a multiple of eight dimensions.
-pub(crate) fn block(
-    how: Scoring,
-    kv: KvHead<'_>,
-    next: KvHead<'_>,
-    q: &[f32],
-    queries: &[Query],
-    state: &mut State<'_>,
-) {
+pub(crate) fn block(visit: Visit<'_>, state: &mut State<'_>) {
     // SAFETY: a backend takes this instruction set only where it was detected.
-    unsafe { block_features(how, kv, next, q, queries, state) }
+    unsafe { block_features(visit, state) }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn block_features(
-    how: Scoring,
-    kv: KvHead<'_>,
-    next: KvHead<'_>,
-    q: &[f32],
-    queries: &[Query],
-    state: &mut State<'_>,
-) {
+fn block_features(visit: Visit<'_>, state: &mut State<'_>) {
     // SAFETY: these are the features of the vectors.
-    unsafe { tiles::<__m256, 2>(how, kv, next, q, queries, state) }
+    unsafe { tiles::<__m256, 2>(visit, state) }
 }
 
 /// [`crate::attention::kernel::join`] for a multiple of eight dimensions.

@@ -3,7 +3,7 @@ use super::scores::products;
 use super::softmax::{factors, probabilities, scores};
 use super::values::values;
 use super::vector::Vector;
-use crate::attention::kernel::{KEYS, KvHead, Query, Scoring, State};
+use crate::attention::kernel::{KEYS, KvHead, Query, Scoring, State, Visit};
 
 /// Queries that share the loads of a block.
 pub(super) struct Tile<'a, const Q: usize> {
@@ -18,43 +18,38 @@ pub(super) struct Tile<'a, const Q: usize> {
     pub(super) seen: u64,
 }
 
-/// Attends from `queries` to a block, tile by tile; `next` is fetched with the first one. Registers hold six
+/// Attends from queries to a block, tile by tile; the next head is fetched with the first one. Registers hold six
 /// times `N` sums.
 ///
 /// # Safety
 /// The machine has the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn tiles<'a, V: Vector, const N: usize>(
-    how: Scoring,
-    kv: KvHead<'a>,
-    mut next: KvHead<'a>,
-    q: &[f32],
-    mut queries: &[Query],
-    state: &mut State<'_>,
-) {
+pub(crate) unsafe fn tiles<V: Vector, const N: usize>(mut visit: Visit<'_>, state: &mut State<'_>) {
+    let Visit { how, kv, next, .. } = visit;
     assert!(how.dim.is_multiple_of(V::LANES), "whole vectors");
     assert!(kv.keys.len() == how.dim * KEYS && kv.values.len() == how.dim * KEYS, "a head of a block");
     fetch_pages(next.keys);
     fetch_pages(next.values);
-    while !queries.is_empty() {
+    while !visit.queries.is_empty() {
         // Seven and eight part better into 4 + 3 and 4 + 4 than into 6 + 1 and 6 + 2.
-        let count = match queries.len() {
+        let count = match visit.queries.len() {
             7 | 8 => 4,
             count => count.min(6),
         };
-        let (tile, rest) = queries.split_at(count);
+        let (tile, rest) = visit.queries.split_at(count);
+        let own = Visit { queries: tile, ..visit };
         // SAFETY: the caller's promise.
         unsafe {
             match count {
-                1 => attend::<V, 1, 4>(how, kv, next, q, tile, state),
-                2 => attend::<V, 2, 4>(how, kv, next, q, tile, state),
-                3 => attend::<V, 3, N>(how, kv, next, q, tile, state),
-                4 => attend::<V, 4, N>(how, kv, next, q, tile, state),
-                5 => attend::<V, 5, N>(how, kv, next, q, tile, state),
-                _ => attend::<V, 6, N>(how, kv, next, q, tile, state),
+                1 => attend::<V, 1, 4>(own, state),
+                2 => attend::<V, 2, 4>(own, state),
+                3 => attend::<V, 3, N>(own, state),
+                4 => attend::<V, 4, N>(own, state),
+                5 => attend::<V, 5, N>(own, state),
+                _ => attend::<V, 6, N>(own, state),
             }
         }
-        (queries, next) = (rest, kv);
+        (visit.queries, visit.next) = (rest, kv);
     }
 }
 
@@ -63,14 +58,8 @@ pub(crate) unsafe fn tiles<'a, V: Vector, const N: usize>(
 /// # Safety
 /// The machine has the instruction set of `V`.
 #[inline(always)]
-unsafe fn attend<V: Vector, const Q: usize, const N: usize>(
-    how: Scoring,
-    kv: KvHead<'_>,
-    next: KvHead<'_>,
-    q: &[f32],
-    queries: &[Query],
-    state: &mut State<'_>,
-) {
+unsafe fn attend<V: Vector, const Q: usize, const N: usize>(visit: Visit<'_>, state: &mut State<'_>) {
+    let Visit { how, kv, next, q, queries } = visit;
     let queries: &[Query; Q] = queries.try_into().expect("a tile of Q queries");
     let seen = queries.iter().fold(0, |seen, query| seen | query.mask);
     let tile = Tile { how, kv, next, q, queries, seen };
