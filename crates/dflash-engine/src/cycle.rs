@@ -2,8 +2,10 @@ use std::ops::Range;
 
 use dflash_tensor::{BackendError, Shape};
 
+use crate::choices::{choose, deliver};
 use crate::commit::commit;
 use crate::decoder::{Decoder, Scratch};
+use crate::sampling::Rule;
 use crate::sequence::Sequence;
 use crate::{Cycle, EngineError, Event, Outcome, Plan, ProposeRequest};
 
@@ -20,12 +22,9 @@ pub(crate) fn cycle(
     let (plan, class) = plan(decoder, scratch, seq);
     propose(decoder, scratch, seq, &plan)?;
     let width = scratch.drafted.len() + 1;
-    verify(decoder, scratch, seq)?;
-
-    let accepted = accept_length(scratch);
-    scratch.accepted.clear();
-    scratch.accepted.extend_from_slice(&scratch.drafted[..accepted]);
-    scratch.accepted.push(scratch.choices[accepted].id);
+    verify(decoder, scratch, seq);
+    choose(decoder, scratch, seq, 0)?;
+    let accepted = scratch.accepted.len() - 1;
     let committed = commit(seq, &scratch.accepted);
     seq.cache.accept_chain(committed.ids);
     debug_assert_eq!(seq.cache.len() + 1, seq.ids.len(), "the staged token alone is not in the cache");
@@ -38,8 +37,7 @@ pub(crate) fn cycle(
         committed: committed.delivered,
     };
     seq.stats.count(&cycle);
-    let ids = scratch.accepted[..committed.delivered].to_vec();
-    if !(ids.is_empty() || emit(Event::Tokens(ids))) || !emit(Event::Cycle(cycle)) {
+    if !deliver(scratch, committed.delivered, emit) || !emit(Event::Cycle(cycle)) {
         return Ok(false);
     }
     if seq.finish.is_none() {
@@ -74,9 +72,11 @@ fn propose(
 ) -> Result<(), EngineError> {
     scratch.drafted.clear();
     let Some(index) = plan.proposer.filter(|_| plan.width > 1) else { return Ok(()) };
+    let rule = Rule { params: &seq.sampling, choice: seq.choice, prompt: seq.prompt };
     let request = ProposeRequest {
         state: &mut seq.proposers[index],
         ids: &seq.ids,
+        rule: rule.unless_plain(),
         width: plan.width,
         drafted: &mut scratch.drafted,
     };
@@ -92,7 +92,7 @@ fn propose(
 }
 
 /// One pass of the target over the staged token and the drafted ids.
-fn verify(decoder: &Decoder, scratch: &mut Scratch, seq: &mut Sequence) -> Result<(), EngineError> {
+fn verify(decoder: &Decoder, scratch: &mut Scratch, seq: &mut Sequence) {
     scratch.rows.clear();
     scratch.rows.push(seq.staged());
     scratch.rows.extend_from_slice(&scratch.drafted);
@@ -100,13 +100,6 @@ fn verify(decoder: &Decoder, scratch: &mut Scratch, seq: &mut Sequence) -> Resul
     scratch.batch.push(&scratch.rows, seq.cache.len(), Shape::Chain);
     seq.cache.begin_verify(scratch.rows.len());
     decoder.forward(scratch, &mut seq.cache, !seq.proposers.is_empty());
-    decoder.choose_all(scratch)
-}
-
-/// Drafted ids that equal the target's own choices, from the first on.
-fn accept_length(scratch: &Scratch) -> usize {
-    let pairs = scratch.drafted.iter().zip(&scratch.choices);
-    pairs.take_while(|(id, choice)| **id == choice.id).count()
 }
 
 /// Shows the committed rows of the last pass to every proposer.

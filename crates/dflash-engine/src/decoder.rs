@@ -4,13 +4,15 @@ use std::time::Instant;
 use dflash_models::{Taps, Target, Workspace};
 use dflash_tensor::{Batch, Choice, SeqCache, Tensor};
 
+use crate::choices::deliver;
 use crate::commit::commit;
 use crate::cycle::{Emit, cycle};
 use crate::prefill::prefill;
+use crate::sampling::{MOST_ALTERNATIVES, Sampler, SamplingError};
 use crate::sequence::Sequence;
 use crate::{
     Adaptive, Decoding, EngineError, Event, FinishReason, Fixed, Offer, Proposer, Request, Stats, StepCosts,
-    WidthPolicy,
+    TokenLogprobs, WidthPolicy,
 };
 
 /// How the width of a cycle is picked.
@@ -66,13 +68,22 @@ pub(crate) struct Scratch {
     pub drafted: Vec<u32>,
     pub accepted: Vec<u32>,
     pub choices: Vec<Choice>,
-    all_rows: Vec<usize>,
+    pub sampler: Sampler,
+    pub logits: Option<Tensor>,
+    pub logprobs: Vec<TokenLogprobs>,
+    listed: Vec<usize>,
 }
 
 impl Scratch {
     /// Tapped rows of the last pass.
     pub fn tapped(&self) -> Option<&Tensor> {
         self.taps.as_ref().map(Taps::rows)
+    }
+
+    /// Lists the rows of the last pass from `first` on.
+    fn list_rows(&mut self, first: usize) {
+        self.listed.clear();
+        self.listed.extend(first..self.batch.rows());
     }
 }
 
@@ -134,10 +145,12 @@ impl Decoder {
     ) -> Result<(), EngineError> {
         let mut seq = self.admit(request)?;
         let began = Instant::now();
-        let Some(first) = prefill(self, scratch, &mut seq, emit)? else { return Ok(()) };
+        if !prefill(self, scratch, &mut seq, emit)? {
+            return Ok(());
+        }
         seq.stats.prefill_s = began.elapsed().as_secs_f64();
         let began = Instant::now();
-        if !self.first(&mut seq, first, emit) {
+        if !first(scratch, &mut seq, emit) {
             return Ok(());
         }
         while seq.finish.is_none() {
@@ -167,15 +180,6 @@ impl Decoder {
         Ok(logits)
     }
 
-    /// The choice after the prompt is committed and emitted at once: it is the first staged token.
-    fn first(&self, seq: &mut Sequence, id: u32, emit: &mut Emit<'_>) -> bool {
-        if seq.budget == 0 {
-            seq.finish = Some(FinishReason::Length);
-            return true;
-        }
-        commit(seq, &[id]).delivered == 0 || emit(Event::Tokens(vec![id]))
-    }
-
     fn admit(&self, request: Request) -> Result<Sequence, EngineError> {
         let spec = self.target.spec();
         let (prompt, context) = (request.prompt.len(), spec.context);
@@ -190,6 +194,10 @@ impl Decoder {
             let id = request.prompt[position];
             return Err(EngineError::UnknownId { id, position, vocab: spec.vocab });
         }
+        request.sampling.fits(spec.vocab)?;
+        if let Some(given) = request.logprobs.filter(|&given| given > MOST_ALTERNATIVES) {
+            return Err(SamplingError::TooManyAlternatives { given }.into());
+        }
         let speculative = request.decoding == Decoding::Speculative && self.options.mode != VerifyMode::Off;
         let proposers = if speculative { &self.proposers[..] } else { &[] };
         let (budget, mut ids) = (request.max_tokens.min(context - prompt), request.prompt);
@@ -200,6 +208,9 @@ impl Decoder {
             ids,
             stop_ids: request.stop_ids,
             guard: request.guard,
+            sampling: request.sampling,
+            choice: request.choice,
+            logprobs: request.logprobs,
             cache: self.target.new_cache(),
             proposers: proposers.iter().map(|proposer| proposer.new_state()).collect(),
             policy: (self.policy)(self),
@@ -222,7 +233,10 @@ impl Decoder {
             drafted: Vec::with_capacity(width),
             accepted: Vec::with_capacity(width),
             choices: Vec::with_capacity(width),
-            all_rows: Vec::with_capacity(width),
+            sampler: Sampler::default(),
+            logits: None,
+            logprobs: Vec::new(),
+            listed: Vec::with_capacity(width),
         }
     }
 
@@ -232,20 +246,33 @@ impl Decoder {
         self.target.forward(&mut scratch.workspace, &scratch.batch, &mut [cache], taps);
     }
 
-    /// The target's choice at every row of the last pass.
-    pub(crate) fn choose_all(&self, scratch: &mut Scratch) -> Result<(), EngineError> {
-        scratch.all_rows.clear();
-        scratch.all_rows.extend(0..scratch.batch.rows());
+    /// The target's choice at the rows of the last pass from `first` on.
+    pub(crate) fn choose_from(&self, scratch: &mut Scratch, first: usize) -> Result<(), EngineError> {
+        scratch.list_rows(first);
         scratch.choices.clear();
-        Ok(self.target.choose(&scratch.workspace, &scratch.all_rows, &mut scratch.choices)?)
+        Ok(self.target.choose(&scratch.workspace, &scratch.listed, &mut scratch.choices)?)
     }
 
-    /// The target's choice at one row of the last pass.
-    pub(crate) fn choose_row(&self, scratch: &mut Scratch, row: usize) -> Result<u32, EngineError> {
-        scratch.choices.clear();
-        self.target.choose(&scratch.workspace, &[row], &mut scratch.choices)?;
-        Ok(scratch.choices[0].id)
+    /// The target's logits at the rows of the last pass from `first` on, into `scratch.logits`.
+    pub(crate) fn logits_from(&self, scratch: &mut Scratch, first: usize) {
+        scratch.list_rows(first);
+        let rows = scratch.listed.len();
+        let out = scratch.logits.take().filter(|tensor| tensor.capacity() >= rows);
+        let mut out = out.unwrap_or_else(|| self.target.backend().tensor(rows, self.target.head().rows()));
+        out.set_rows(rows);
+        self.target.logits(&scratch.workspace, &scratch.listed, &mut out);
+        scratch.logits = Some(out);
     }
+}
+
+/// The choice after the prompt is committed and emitted at once: it is the first staged token.
+fn first(scratch: &mut Scratch, seq: &mut Sequence, emit: &mut Emit<'_>) -> bool {
+    if seq.budget == 0 {
+        seq.finish = Some(FinishReason::Length);
+        return true;
+    }
+    let delivered = commit(seq, &scratch.accepted).delivered;
+    deliver(scratch, delivered, emit)
 }
 
 fn policy_of_mode(decoder: &Decoder) -> Box<dyn WidthPolicy> {

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::EngineError;
+use crate::{EngineError, TokenLogprobs};
 
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -94,6 +94,8 @@ pub enum Event {
         /// Ids of the prompt.
         total: usize,
     },
+    /// Log-probabilities of the ids in the `Tokens` that come next, where the request asks for them.
+    Logprobs(Vec<TokenLogprobs>),
     /// Ids committed together.
     Tokens(Vec<u32>),
     /// A cycle ended; its ids went out before.

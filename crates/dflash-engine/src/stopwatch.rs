@@ -130,7 +130,7 @@ impl<'a> Stopwatch<'a> {
             }
             Pass::Verify(rows) => {
                 self.forward(rows, 0);
-                self.decoder.choose_all(&mut self.scratch)
+                self.decoder.choose_from(&mut self.scratch, 0)
             }
             Pass::Propose { proposer, width } => self.propose(proposer, width),
         }
@@ -152,7 +152,7 @@ impl<'a> Stopwatch<'a> {
         self.scratch.drafted.clear();
         let (ids, drafted) = (&self.ids[..], &mut self.scratch.drafted);
         let failed = |source| EngineError::Proposer { name: proposer.name(), source };
-        proposer.propose(&mut [ProposeRequest { state, ids, width, drafted }]).map_err(failed)
+        proposer.propose(&mut [ProposeRequest { state, ids, rule: None, width, drafted }]).map_err(failed)
     }
 }
 

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use dflash_tensor::{BackendError, Tensor};
 
+use crate::sampling::Rule;
+
 mod block_diffusion;
 mod context_copy;
 
@@ -29,6 +31,9 @@ pub struct ProposeRequest<'a> {
     pub state: &'a mut ProposerState,
     /// Prompt and committed ids; the last one is the staged token.
     pub ids: &'a [u32],
+    /// How the target's ids are chosen; `None` where its highest logit is. One who proposes by the same rule, noise
+    /// included, is right more often.
+    pub rule: Option<Rule<'a>>,
     /// Rows the target will verify: `width - 1` drafted ids are wanted.
     pub width: usize,
     /// Takes the drafted ids. One outside of the vocabulary counts as rejected, as do all after it.
