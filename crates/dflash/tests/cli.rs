@@ -107,7 +107,6 @@ fn what_is_known_and_not_obeyed_says_why() {
         &["--cache-limit"],
         &["--clear-cache-boundaries"],
         &["--no-clear-cache-boundaries"],
-        &["--verify-mode", "ddtree"],
     ] {
         said += &format!("> {}\n{}", args.join(" "), refused(args));
     }
@@ -119,7 +118,6 @@ fn refused_variables_are_refused_too() {
     for (name, value) in [
         ("DFLASH_TARGET_FA_WINDOW", "512"),
         ("DFLASH_CLEAR_CACHE_BOUNDARIES", "1"),
-        ("DFLASH_VERIFY_MODE", "ddtree"),
     ] {
         let ran = Sandbox::new().var(name, value).run(&["generate", "--prompt", "hi"]);
         assert_eq!(ran.code, Some(2), "{name}");
