@@ -92,6 +92,16 @@ impl Decoder {
         self
     }
 
+    /// Replaces the proposers. What cycles cost with the old ones is forgotten.
+    pub fn with_proposers(
+        mut self,
+        replace: impl FnOnce(Vec<Box<dyn Proposer>>) -> Vec<Box<dyn Proposer>>,
+    ) -> Self {
+        self.proposers = replace(self.proposers);
+        self.costs = None;
+        self
+    }
+
     /// What cycles cost here, see [`StepCosts::measure`].
     pub fn set_costs(&mut self, costs: StepCosts) {
         self.costs = Some(Arc::new(costs));
