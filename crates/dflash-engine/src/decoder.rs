@@ -95,14 +95,12 @@ impl Decoder {
         self
     }
 
-    /// Replaces the proposers. What cycles cost with the old ones is forgotten.
+    /// A new decoder of the same target and settings with other proposers.
     pub fn with_proposers(
-        mut self,
+        self,
         replace: impl FnOnce(Vec<Box<dyn Proposer>>) -> Vec<Box<dyn Proposer>>,
     ) -> Self {
-        self.proposers = replace(self.proposers);
-        self.costs = None;
-        self
+        Self::new(self.target, replace(self.proposers), self.options)
     }
 
     /// What cycles cost here, see [`StepCosts::measure`].

@@ -65,7 +65,7 @@ pub enum BenchmarkRequest {
     /// `--curve`
     Curve(CurveRequest),
     /// Prompts with and without the draft.
-    Comparison(Box<ComparisonRequest>),
+    Comparison(ComparisonRequest),
 }
 
 /// A valid `dflash benchmark --curve`.
@@ -119,7 +119,7 @@ impl BenchmarkRequest {
             let (pair, options) = pair(&args.pair, &args.runtime, env)?;
             return Ok(Self::Curve(CurveRequest { pair, json: args.json, options }));
         }
-        ComparisonRequest::read(args, env).map(|request| Self::Comparison(Box::new(request)))
+        ComparisonRequest::read(args, env).map(Self::Comparison)
     }
 }
 

@@ -34,13 +34,7 @@ pub struct Oracle {
 
 impl Oracle {
     /// Right with probability `rate`, in blocks of `block` rows, among ids below `vocab`, at the cost of `draft`.
-    pub fn new(
-        rate: f64,
-        block: usize,
-        vocab: u32,
-        truth: Truth,
-        draft: Option<Box<dyn Proposer>>,
-    ) -> Self {
+    pub fn new(rate: f64, block: usize, vocab: u32, truth: Truth, draft: Option<Box<dyn Proposer>>) -> Self {
         Self { rate, block, vocab, truth, draft }
     }
 
@@ -56,7 +50,8 @@ impl Oracle {
 
 /// A number in 0..1 by position and id, always the same: one round of SplitMix64.
 fn draw(position: u64, id: u64) -> f64 {
-    let mut bits = (position << 32 | id).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut bits =
+        (position << 32 | id).wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
@@ -77,6 +72,10 @@ impl Proposer for Oracle {
 
     fn prior(&self, _: usize) -> f32 {
         self.rate as f32
+    }
+
+    fn confident(&self) -> bool {
+        true
     }
 
     fn costly(&self) -> bool {
@@ -103,6 +102,8 @@ impl Proposer for Oracle {
             let first = request.ids.len();
             request.drafted.clear();
             request.drafted.extend((first..first + request.width - 1).map(|at| self.say(&truth, at)));
+            request.confidence.clear();
+            request.confidence.resize(request.drafted.len(), self.rate as f32);
         }
         Ok(())
     }
@@ -127,10 +128,12 @@ mod tests {
         let mut blocks = Vec::new();
         for end in (8..TRUTH as usize).step_by(8) {
             let width = oracle.offer(&mut state, &ids[..end]).ids + 1;
-            let mut drafted = Vec::new();
-            let request = ProposeRequest { state: &mut state, ids: &ids[..end], width, drafted: &mut drafted };
+            let (mut drafted, mut confidence) = (Vec::new(), Vec::new());
+            let (ids, drafts) = (&ids[..end], &mut drafted);
+            let state = &mut state;
+            let request = ProposeRequest { state, ids, width, drafted: drafts, confidence: &mut confidence };
             oracle.propose(&mut [request]).unwrap();
-            assert_eq!(drafted.len(), 8);
+            assert_eq!((drafted.len(), confidence), (8, vec![oracle.rate as f32; 8]));
             blocks.extend(drafted);
         }
         blocks

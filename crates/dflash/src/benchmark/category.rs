@@ -55,9 +55,9 @@ impl Category {
             drafted.iter().map(|decoded| count(&decoded.stats)).sum::<usize>() as f64
         };
         let (ids, cycles) = (sum(|stats| stats.completion_tokens), sum(|stats| stats.cycles));
-        let rates = match oracle {
-            Some(rate) => vec![rate; ceiling.width],
-            None => positions(prompts.iter().copied()).rates(),
+        let best = || match oracle {
+            Some(rate) => ceiling.speedup_at(rate),
+            None => ceiling.speedup(&positions(prompts.iter().copied()).rates()),
         };
         Self {
             prompts: prompts.len(),
@@ -70,7 +70,7 @@ impl Category {
             ngram_speedup: over_plain(Leg::Ngram),
             tokens_per_cycle: ratio(ids, cycles),
             acceptance_ratio: ratio(sum(|stats| stats.accepted), ids),
-            ceiling: (!drafted.is_empty()).then(|| ceiling.speedup(&rates)),
+            ceiling: (!drafted.is_empty()).then(best),
             identical: identical(prompts),
         }
     }

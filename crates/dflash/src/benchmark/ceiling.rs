@@ -17,21 +17,27 @@ impl<'a> Ceiling<'a> {
         Self { verify: &costs.verify, draft: costs.propose.iter().flatten().last(), width }
     }
 
-    /// `rates[i]`: probability that drafted id `i` is accepted when all before it were. Where nothing was ever
-    /// drafted nothing is accepted.
+    /// `reach[i]`: probability that drafted id `i` is accepted together with all before it, which can only fall from
+    /// position to position. Where nothing was ever drafted nothing is accepted.
     ///
     /// A cycle of `w` rows gives one id and every drafted one that is reached, in the time of a block and a pass;
     /// plain decoding gives one in the time of a pass over one row.
-    pub fn speedup(&self, rates: &[f64]) -> f64 {
+    pub fn speedup(&self, reach: &[f64]) -> f64 {
         let one = self.verify.at(1);
-        let (mut ids, mut reach, mut best) = (1.0, 1.0, 1.0_f64);
-        for (rate, width) in rates.iter().zip(2..=self.width) {
-            reach *= rate;
-            ids += reach;
+        let (mut ids, mut reached, mut best) = (1.0, 1.0_f64, 1.0_f64);
+        for (&reach, width) in reach.iter().zip(2..=self.width) {
+            reached = reached.min(reach);
+            ids += reached;
             let seconds = self.verify.at(width) + self.draft.map_or(0.0, |curve| curve.at(width));
             best = best.max(ids * one / seconds);
         }
         best
+    }
+
+    /// The same where every drafted id is right with the same probability.
+    pub fn speedup_at(&self, rate: f64) -> f64 {
+        let reach: Vec<f64> = (1..self.width as i32).map(|position| rate.powi(position)).collect();
+        self.speedup(&reach)
     }
 }
 
@@ -45,9 +51,9 @@ mod tests {
         let draft = Curve::new(vec![(2, 0.25), (4, 0.25)]);
         let ceiling = Ceiling { verify: &verify, draft: Some(&draft), width: 4 };
         // Two rows: 1.5 ids in 1.5; three rows: 1.75 in 3.25; plain: 1 in 1.
-        assert_eq!(ceiling.speedup(&[0.5, 0.5, 0.5]), 1.0);
+        assert_eq!(ceiling.speedup(&[0.5, 0.25, 0.125]), 1.0);
         // Two rows: 1.8 in 1.5.
-        assert!((ceiling.speedup(&[0.8, 0.5]) - 1.2).abs() < 1e-12);
+        assert!((ceiling.speedup(&[0.8, 0.4]) - 1.2).abs() < 1e-12);
         // Without the cost of a draft: 1.5 in 1.25.
         assert!((Ceiling { draft: None, ..ceiling }.speedup(&[0.5]) - 1.2).abs() < 1e-12);
     }
@@ -57,8 +63,17 @@ mod tests {
         let verify = Curve::new(vec![(1, 1.0), (8, 2.0)]);
         let ceiling = Ceiling { verify: &verify, draft: None, width: 8 };
         assert_eq!(ceiling.speedup(&[1.0; 20]), 4.0);
-        assert_eq!(ceiling.speedup(&[0.0; 7]), 1.0);
+        assert_eq!([1.0, 0.0].map(|rate| ceiling.speedup_at(rate)), [4.0, 1.0]);
         assert_eq!(ceiling.speedup(&[]), 1.0);
+        // Eight rows: 1 + 1/2 + 1/4 + ... + 1/128 ids in 2; two: 1.5 in 8/7.
+        assert!((ceiling.speedup_at(0.5) - 1.5 * 7.0 / 8.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_position_is_reached_through_those_before() {
+        let verify = Curve::new(vec![(1, 1.0), (2, 1.0), (3, 1.0)]);
+        let ceiling = Ceiling { verify: &verify, draft: None, width: 3 };
+        assert_eq!(ceiling.speedup(&[0.25, 0.75]), 1.5);
     }
 
     #[test]

@@ -36,7 +36,9 @@ impl Folder {
     pub fn create(out: Option<&Path>, name: &str) -> Outcome<Self> {
         let path = match out {
             Some(out) => out.to_owned(),
-            None => new_folder(Path::new(PLACE), name).map_err(|error| unwritable(Path::new(PLACE), error))?,
+            None => {
+                new_folder(Path::new(PLACE), name).map_err(|error| unwritable(Path::new(PLACE), error))?
+            }
         };
         let trials = match File::create_new(path.join(TRIALS)) {
             Ok(file) => file,

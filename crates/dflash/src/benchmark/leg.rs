@@ -27,14 +27,17 @@ impl Leg {
         match self {
             Self::Plain => Decoding::Plain,
             Self::Dflash => Decoding::Speculative,
-            Self::Ngram => Decoding::Speculative,
+            Self::Ngram => Decoding::Ngram,
         }
     }
 
     /// The legs of a comparison, in the order of reports.
     pub fn of(request: &ComparisonRequest, draft: &DraftInfo) -> Vec<Self> {
         let drafts = request.oracle.is_some() || !matches!(draft, DraftInfo::None);
-        [(Self::Plain, !request.only_dflash), (Self::Dflash, drafts)]
+        // Where the draft is context copy itself, or an oracle in the place of all proposers, there is no third way.
+        let copies = request.oracle.is_none() && matches!(draft, DraftInfo::Model { .. });
+        let plain = !request.only_dflash;
+        [(Self::Plain, plain), (Self::Dflash, drafts), (Self::Ngram, plain && copies)]
             .into_iter()
             .filter_map(|(leg, wanted)| wanted.then_some(leg))
             .collect()

@@ -25,9 +25,7 @@ impl Machine {
         let system = System::new_with_specifics(kinds);
         let brand = system.cpus().first().map(|cpu| cpu.brand().trim().to_owned());
         Self {
-            cpu: brand
-                .filter(|brand| !brand.is_empty())
-                .unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cpu: brand.filter(|brand| !brand.is_empty()).unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             cores: cores().physical,
             memory_gb: system.total_memory() as f64 / 1e9,
             os: System::long_os_version().unwrap_or_else(|| std::env::consts::OS.to_owned()),

@@ -21,7 +21,12 @@ pub struct Manifest {
 
 impl Manifest {
     /// Of a benchmark that begins now.
-    pub fn new(bench: &Bench, request: &ComparisonRequest, questions: &[Question], env: &Environment) -> Self {
+    pub fn new(
+        bench: &Bench,
+        request: &ComparisonRequest,
+        questions: &[Question],
+        env: &Environment,
+    ) -> Self {
         let began = now();
         let argv: Vec<String> =
             std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
@@ -160,7 +165,10 @@ mod tests {
 
     #[test]
     fn flags_without_their_values() {
-        assert_eq!(["--suite=smoke", "--json", "smoke", "-x"].map(flag), [Some("--suite"), Some("--json"), None, None]);
+        assert_eq!(
+            ["--suite=smoke", "--json", "smoke", "-x"].map(flag),
+            [Some("--suite"), Some("--json"), None, None]
+        );
     }
 
     #[test]

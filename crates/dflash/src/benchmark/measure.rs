@@ -42,7 +42,8 @@ impl<'a> Course<'a> {
     /// Runs it; every answer is written down as soon as it is there.
     pub fn run(&self, questions: &'a [Question], folder: &mut Folder, progress: Progress) -> Measured<'a> {
         let total = questions.len() * self.request.repeat * self.legs.len();
-        let mut news = News { step: progress.trial_step(total), progress, total, done: 0, said: Instant::now() };
+        let mut news =
+            News { step: progress.trial_step(total), progress, total, done: 0, said: Instant::now() };
         let (mut prompts, mut stopped) = (Vec::new(), self.warm_up(questions).err());
         for (index, question) in questions.iter().enumerate() {
             if stopped.is_some() {
@@ -61,7 +62,8 @@ impl<'a> Course<'a> {
     fn warm_up(&self, questions: &[Question]) -> Outcome<()> {
         let Some(question) = questions.first() else { return Ok(()) };
         for &leg in self.legs {
-            self.task(question, leg, self.request.max_tokens.min(WARM_UP)).run(&self.bench.pair, self.asked)?;
+            self.task(question, leg, self.request.max_tokens.min(WARM_UP))
+                .run(&self.bench.pair, self.asked)?;
         }
         Ok(())
     }

@@ -11,9 +11,9 @@ pub struct Positions(Vec<Position>);
 pub struct Position {
     /// Position behind the staged token, from 1.
     pub position: usize,
-    /// Ids that were verified when all before them were right.
+    /// Ids that were verified.
     pub verified: usize,
-    /// Those that were right.
+    /// Those that were accepted, with all before them.
     pub accepted: usize,
     /// `accepted` over `verified`.
     pub rate: f64,
@@ -33,8 +33,27 @@ impl Positions {
         }
     }
 
-    /// The rates in order; 0 where nothing was verified.
+    /// The rates in order.
     pub fn rates(&self) -> Vec<f64> {
         self.0.iter().map(|position| position.rate).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dflash_engine::PositionCount;
+
+    use super::*;
+
+    #[test]
+    fn answers_are_counted_together() {
+        let mut positions = Positions::default();
+        let count = |verified, accepted| PositionCount { verified, accepted };
+        for counts in [vec![count(4, 2)], vec![], vec![count(4, 4), count(2, 1)]] {
+            positions.add(&Stats { accepted_by_position: counts, ..Stats::default() });
+        }
+        assert_eq!(positions.rates(), [0.75, 0.5]);
+        let first = Position { position: 1, verified: 8, accepted: 6, rate: 0.75 };
+        assert_eq!(positions.0[0], first);
     }
 }

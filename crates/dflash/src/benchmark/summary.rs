@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::answered::{Answered, positions, ratio};
 use super::bench::Bench;
@@ -55,9 +55,9 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_split_s: Option<TimeSplit>,
     /// Most memory held, in 10^9 bytes, by leg; as `process` where only that is known.
-    pub peak_memory_gb: BTreeMap<&'static str, f64>,
+    pub peak_memory_gb: Map<String, Value>,
     /// What was read from memory while decoding, beside what the machine can read.
-    pub bandwidth: BTreeMap<String, f64>,
+    pub bandwidth: Map<String, Value>,
     /// Right answers by leg, where the suite has answers.
     pub score: Option<Value>,
 }
@@ -221,28 +221,29 @@ fn time_split(prompts: &[Answered<'_>], repeat: usize) -> Option<TimeSplit> {
     Some(split)
 }
 
-fn peak_memory(prompts: &[Answered<'_>], legs: &[Leg]) -> BTreeMap<&'static str, f64> {
+fn peak_memory(prompts: &[Answered<'_>], legs: &[Leg]) -> Map<String, Value> {
     let own = prompts.iter().flat_map(|prompt| &prompt.trials).all(|trial| trial.decoded.peak_is_own);
-    let mut peaks = BTreeMap::new();
-    for &leg in legs {
+    let peak = |leg: Leg| {
         let answers = prompts.iter().flat_map(|prompt| prompt.of(leg));
-        if let Some(bytes) = answers.filter_map(|decoded| decoded.peak_memory_bytes).max() {
-            let peak = peaks.entry(if own { leg.name() } else { "process" }).or_insert(0.0_f64);
-            *peak = peak.max(bytes as f64 / 1e9);
+        answers.filter_map(|decoded| decoded.peak_memory_bytes).max()
+    };
+    let gigabytes = |bytes: u64| json!(bytes as f64 / 1e9);
+    match own {
+        true => legs.iter().filter_map(|&leg| Some((leg.name().to_owned(), gigabytes(peak(leg)?)))).collect(),
+        false => {
+            let most = legs.iter().filter_map(|&leg| peak(leg)).max();
+            most.map(|bytes| ("process".to_owned(), gigabytes(bytes))).into_iter().collect()
         }
     }
-    peaks
 }
 
-fn bandwidth(prompts: &[Answered<'_>], legs: &[Leg], ceiling: f64) -> BTreeMap<String, f64> {
-    let mut found = BTreeMap::from([("ceiling_gb_s".to_owned(), ceiling / 1e9)]);
-    for &leg in legs {
-        let answers = || prompts.iter().flat_map(|prompt| prompt.of(leg));
+fn bandwidth(prompts: &[Answered<'_>], legs: &[Leg], ceiling: f64) -> Map<String, Value> {
+    let fraction = |leg: Leg| {
+        let answers = || prompts.iter().flat_map(move |prompt| prompt.of(leg));
         let bytes: u64 = answers().map(|decoded| decoded.decode_bytes).sum();
         let seconds: f64 = answers().map(|decoded| decoded.stats.decode_s).sum();
-        if let Some(rate) = ratio(bytes as f64, seconds) {
-            found.insert(format!("{}_fraction", leg.name()), rate / ceiling);
-        }
-    }
-    found
+        Some((format!("{}_fraction", leg.name()), json!(ratio(bytes as f64, seconds)? / ceiling)))
+    };
+    let ceiling = ("ceiling_gb_s".to_owned(), json!(ceiling / 1e9));
+    [ceiling].into_iter().chain(legs.iter().filter_map(|&leg| fraction(leg))).collect()
 }

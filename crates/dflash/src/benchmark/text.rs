@@ -17,7 +17,8 @@ impl Summary {
 
     /// The same, the settings and every prompt.
     pub fn markdown(&self) -> String {
-        let list = |lines: Vec<String>| -> String { lines.iter().map(|line| format!("- {line}\n")).collect() };
+        let list =
+            |lines: Vec<String>| -> String { lines.iter().map(|line| format!("- {line}\n")).collect() };
         let config = self.config.as_object().into_iter().flatten();
         let config = config.filter(|(_, value)| !value.is_null());
         let config = config.map(|(name, value)| format!("{name}: {}", plain(value))).collect();
@@ -68,8 +69,19 @@ impl Summary {
 
     fn prompts_grid(&self) -> Grid {
         let mut grid = Grid::new(&[
-            "prompt", "category", "ids in", "ids out", "plain tok/s", "dflash tok/s", "speedup", "plain ttft ms",
-            "dflash ttft ms", "ids/cycle", "repeated", "identical", "ids sha256",
+            "prompt",
+            "category",
+            "ids in",
+            "ids out",
+            "plain tok/s",
+            "dflash tok/s",
+            "speedup",
+            "plain ttft ms",
+            "dflash ttft ms",
+            "ids/cycle",
+            "repeated",
+            "identical",
+            "ids sha256",
         ]);
         self.prompts.iter().for_each(|prompt| grid.row(prompt_cells(prompt)));
         grid.without_empty_columns()
@@ -78,7 +90,9 @@ impl Summary {
     fn verdict(&self) -> Vec<String> {
         let mut lines = vec![match self.all.identical {
             None => "one leg alone: there is nothing to compare its ids or its speed with".to_owned(),
-            Some(true) => format!("identical: every leg gave the same ids for all {} prompts", self.prompts.len()),
+            Some(true) => {
+                format!("identical: every leg gave the same ids for all {} prompts", self.prompts.len())
+            }
             Some(false) => {
                 let different = self.prompts.iter().filter(|prompt| prompt.identical == Some(false));
                 let place = |prompt: &PromptReport| {
