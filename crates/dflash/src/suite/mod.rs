@@ -1,99 +1,104 @@
-//! Prompts to measure with.
+//! Prompts to measure with: the built-in ones, published datasets of the Hub, long contexts, or the user's own.
+//!
+//! Which prompts a request selects, and in which order, is the same on every machine.
 
-use clap::Args;
-use serde::Serialize;
+pub mod aime;
+mod args;
+mod category;
+mod lines;
+mod long_context;
+mod order;
+mod prompt;
+mod random;
+mod request;
+mod source;
+
+pub use args::SuiteArgs;
+pub use category::Category;
+pub use prompt::Prompt;
+pub use request::SuiteRequest;
+pub use source::Source;
 
 use crate::env::Environment;
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::report::Outcome;
 
-/// Which prompts.
-#[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Prompts")]
-pub struct SuiteArgs {
-    /// Suite.
-    #[arg(long, value_name = "NAME")]
-    pub suite: Option<String>,
-    /// Most prompts.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub limit: Option<String>,
-    /// Length.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub ctx_tokens: Option<String>,
-    /// File.
-    #[arg(long, value_name = "JSONL")]
-    pub prompt_file: Option<std::path::PathBuf>,
-    /// One prompt instead of a suite.
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    pub prompt: Option<String>,
-    /// Shuffle.
-    #[arg(long)]
-    pub shuffle: bool,
-    /// Seed.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
-    pub seed: Option<String>,
-}
-
-/// Which prompts are wanted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SuiteRequest {
-    suite: &'static str,
-    prompt: Option<String>,
-}
-
-impl SuiteRequest {
-    /// Validates.
-    pub fn read(args: &SuiteArgs, _: &Environment) -> Outcome<Self> {
-        let suite = match args.suite.as_deref() {
-            Some("aime25") => "aime25",
-            _ if args.prompt.is_some() => "prompt",
-            _ => "smoke",
-        };
-        Ok(Self { suite, prompt: args.prompt.clone() })
-    }
-
-    /// Name.
-    pub fn name(&self) -> &'static str {
-        self.suite
-    }
-
-    /// Default.
-    pub fn default_max_tokens(&self) -> usize {
-        if self.suite == "aime25" { 65536 } else { 64 }
-    }
-}
-
-/// One prompt of a suite.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prompt {
-    /// Its name.
-    pub id: String,
-    /// Category.
-    pub category: String,
-    /// Text.
-    pub text: String,
-    /// Right answer.
-    pub answer: Option<String>,
-    /// Chat.
-    pub chat_template: bool,
-}
-
-/// Prompts.
-pub fn prompts(request: &SuiteRequest, _: &Options, _: &Environment, _: Progress) -> Outcome<Vec<Prompt>> {
-    let prompt = |id: &str, category: &str, text: &str| Prompt {
-        id: id.to_owned(),
-        category: category.to_owned(),
-        text: text.to_owned(),
-        answer: None,
-        chat_template: true,
+/// The prompts of a request, at least one. Only a dataset that is not in the Hub's cache reaches the network, and not
+/// where `options` forbid it.
+pub fn prompts(
+    request: &SuiteRequest,
+    options: &Options,
+    env: &Environment,
+    progress: Progress,
+) -> Outcome<Vec<Prompt>> {
+    let _ = (options, env, progress);
+    let all = match request.source() {
+        Source::Smoke => category::first_of_each(),
+        Source::Builtin => category::round_robin(),
+        Source::Category(category) => category.prompts(),
+        Source::LongContext { tokens } => long_context::prompts(*tokens),
+        Source::Text(text) => vec![Prompt::plain("prompt", "prompt", text)],
+        Source::File(path) => lines::read_file(path)?,
     };
-    Ok(match &request.prompt {
-        Some(text) => vec![prompt("prompt", "prompt", text)],
-        None => vec![
-            prompt("code-1", "code", "Write a function in Python that reverses a list."),
-            prompt("chat-1", "chat", "What is a good name for a dog?"),
-            prompt("code-2", "code", "Write a function in C that adds two numbers."),
-        ],
-    })
+    Ok(order::select(all, request.limit(), request.seed()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{PairArgs, RuntimeArgs};
+
+    fn ids(args: SuiteArgs) -> Vec<String> {
+        let env = Environment::default();
+        let options = Options::resolve(&PairArgs::default(), &RuntimeArgs::default(), &env).unwrap();
+        let request = SuiteRequest::read(&args, &env).unwrap();
+        let prompts = prompts(&request, &options, &env, Progress::Silent).unwrap();
+        prompts.into_iter().map(|prompt| prompt.id).collect()
+    }
+
+    fn suite(name: &str) -> SuiteArgs {
+        SuiteArgs { suite: Some(name.to_owned()), ..SuiteArgs::default() }
+    }
+
+    #[test]
+    fn smoke_is_the_first_of_every_category_and_how_builtin_begins() {
+        let smoke = ids(SuiteArgs::default());
+        let firsts = Category::ALL.map(|category| format!("{}-1", category.name()));
+        assert_eq!(smoke, firsts);
+        let limit = SuiteArgs { limit: Some("8".to_owned()), ..suite("builtin") };
+        assert_eq!(ids(limit), smoke);
+    }
+
+    #[test]
+    fn a_category_is_a_suite_and_builtin_has_all_of_them() {
+        let mut all = ids(suite("builtin"));
+        let mut each: Vec<String> =
+            Category::ALL.iter().flat_map(|category| ids(suite(category.name()))).collect();
+        all.sort();
+        each.sort();
+        assert_eq!(all, each);
+    }
+
+    #[test]
+    fn a_seed_gives_one_order() {
+        let shuffled =
+            |seed: &str| ids(SuiteArgs { shuffle: true, seed: Some(seed.to_owned()), ..suite("builtin") });
+        let (first, second) = (shuffled("1"), shuffled("2"));
+        assert_eq!(first, shuffled("1"));
+        assert_ne!(first, second);
+        assert_ne!(first, ids(suite("builtin")));
+    }
+
+    #[test]
+    fn a_text_is_a_suite_of_one() {
+        assert_eq!(ids(SuiteArgs { prompt: Some("Hello".to_owned()), ..SuiteArgs::default() }), ["prompt"]);
+    }
+
+    #[test]
+    fn a_long_context_is_one_prompt_unless_more_are_asked_for() {
+        assert_eq!(ids(suite("longctx")), ["longctx-0"]);
+        let more = SuiteArgs { limit: Some("3".to_owned()), ..suite("longctx") };
+        assert_eq!(ids(more), ["longctx-0", "longctx-1", "longctx-2"]);
+    }
 }
