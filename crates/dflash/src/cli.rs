@@ -23,7 +23,7 @@ pub struct Cli {
 pub enum Command {
     /// Generate text from a prompt.
     Generate(Box<GenerateArgs>),
-    /// Measure how fast a pair is on this machine, beside plain decoding and beside how fast it could be.
+    /// Measure a pair on this machine, beside plain decoding and beside how fast it could be.
     Benchmark(Box<BenchmarkArgs>),
     /// Check this machine, the options and the models.
     Doctor(Box<DoctorArgs>),

@@ -81,3 +81,70 @@ fn identical(prompts: &[&Answered<'_>]) -> Option<bool> {
     let verdicts: Option<Vec<bool>> = prompts.iter().map(|prompt| prompt.identical()).collect();
     verdicts.map(|verdicts| verdicts.into_iter().all(|identical| identical))
 }
+
+#[cfg(test)]
+mod tests {
+    use dflash_engine::Curve;
+
+    use super::super::answered::by_hand::{question, trial};
+    use super::*;
+
+    #[test]
+    fn all_ids_over_all_seconds() {
+        let (first, second) = (question("a", "c"), question("b", "c"));
+        let (long, short) = ((0..9).collect::<Vec<u32>>(), vec![1, 2, 3]);
+        let slow = Answered {
+            question: &first,
+            trials: vec![
+                trial(Leg::Plain, &long, 8.0, 8, 0),
+                trial(Leg::Dflash, &long, 8.0, 6, 2),
+                trial(Leg::Ngram, &long, 4.0, 6, 2),
+            ],
+        };
+        let fast = Answered {
+            question: &second,
+            trials: vec![
+                trial(Leg::Plain, &short, 2.0, 2, 0),
+                trial(Leg::Dflash, &short, 0.5, 2, 2),
+                trial(Leg::Ngram, &short, 1.0, 2, 0),
+            ],
+        };
+        let verify = Curve::new(vec![(1, 1.0), (2, 1.2)]);
+        let ceiling = Ceiling { verify: &verify, draft: None, width: 2 };
+        let category = Category::of(&[&slow, &fast], &ceiling, None);
+        let expected = Category {
+            prompts: 2,
+            plain_tok_s: Some(1.0),
+            dflash_tok_s: Some(10.0 / 8.5),
+            ngram_tok_s: Some(2.0),
+            speedup: Some(10.0 / 8.5),
+            speedup_min: Some(1.0),
+            speedup_max: Some(4.0),
+            ngram_speedup: Some(2.0),
+            tokens_per_cycle: Some(12.0 / 8.0),
+            acceptance_ratio: Some(4.0 / 12.0),
+            // Half of the first drafted ids were accepted.
+            ceiling: Some(1.5 / 1.2),
+            identical: Some(true),
+        };
+        assert_eq!(category, expected);
+        let oracle = Category::of(&[&slow, &fast], &ceiling, Some(0.8));
+        assert_eq!(oracle, Category { ceiling: Some(1.8 / 1.2), ..expected });
+    }
+
+    #[test]
+    fn one_other_id_in_one_prompt_is_a_difference() {
+        let (first, second) = (question("a", "c"), question("b", "c"));
+        let pair = |question, other: u32| Answered {
+            question,
+            trials: vec![trial(Leg::Plain, &[1, 2], 1.0, 1, 0), trial(Leg::Dflash, &[1, other], 1.0, 1, 0)],
+        };
+        let verify = Curve::new(vec![(1, 1.0)]);
+        let ceiling = Ceiling { verify: &verify, draft: None, width: 1 };
+        let verdict = |other| {
+            let prompts = [pair(&first, 2), pair(&second, other)];
+            Category::of(&[&prompts[0], &prompts[1]], &ceiling, None).identical
+        };
+        assert_eq!([verdict(2), verdict(3)], [Some(true), Some(false)]);
+    }
+}

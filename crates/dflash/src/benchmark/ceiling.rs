@@ -65,8 +65,8 @@ mod tests {
         assert_eq!(ceiling.speedup(&[1.0; 20]), 4.0);
         assert_eq!([1.0, 0.0].map(|rate| ceiling.speedup_at(rate)), [4.0, 1.0]);
         assert_eq!(ceiling.speedup(&[]), 1.0);
-        // Eight rows: 1 + 1/2 + 1/4 + ... + 1/128 ids in 2; two: 1.5 in 8/7.
-        assert!((ceiling.speedup_at(0.5) - 1.5 * 7.0 / 8.0).abs() < 1e-12);
+        // Two rows: 1.5 ids in 8/7; three: 1.75 in 9/7; four: 1.875 in 10/7.
+        assert!((ceiling.speedup_at(0.5) - 1.75 * 7.0 / 9.0).abs() < 1e-12);
     }
 
     #[test]

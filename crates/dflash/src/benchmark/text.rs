@@ -163,3 +163,84 @@ fn yes(identical: Option<bool>) -> String {
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
+
+#[cfg(test)]
+mod tests {
+    use dflash_engine::Curve;
+    use serde_json::{Map, json};
+
+    use super::super::answered::Answered;
+    use super::super::answered::by_hand::{question, trial};
+    use super::super::ceiling::Ceiling;
+    use super::super::leg::Leg;
+    use super::super::machine::Machine;
+    use super::super::positions::Positions;
+    use super::*;
+    use crate::runtime::PairNames;
+
+    /// A summary of one prompt whose answer with the draft ends in `last`.
+    fn summary(last: u32) -> Summary {
+        let question = question("a|b", "c");
+        let trials = vec![
+            trial(Leg::Plain, &[7, 7, 7, 2], 3.0, 3, 0),
+            trial(Leg::Dflash, &[7, 7, 7, last], 1.5, 2, 1),
+        ];
+        let prompt = Answered { question: &question, trials };
+        let verify = Curve::new(vec![(1, 1.0)]);
+        let all = Category::of(&[&prompt], &Ceiling { verify: &verify, draft: None, width: 1 }, None);
+        Summary {
+            schema: 1,
+            pair: PairNames { target: "t".to_owned(), draft: "d".to_owned() },
+            machine: Machine { cpu: "m".to_owned(), cores: 1, memory_gb: 1.0, os: "o".to_owned() },
+            dflash_version: "0",
+            backend: "b".to_owned(),
+            label: None,
+            incomplete: None,
+            config: json!({"suite": "s", "oracle": null}),
+            legs: vec![Leg::Plain, Leg::Dflash],
+            categories: vec![("c".to_owned(), all.clone())],
+            all,
+            ids_sha256: prompt
+                .trials
+                .iter()
+                .map(|trial| (trial.leg, trial.decoded.ids_sha256.clone()))
+                .collect(),
+            prompts: vec![PromptReport::of(&prompt, &[Leg::Plain, Leg::Dflash])],
+            acceptance_by_position: Positions::default(),
+            costs: Vec::new(),
+            time_split_s: None,
+            peak_memory_gb: Map::new(),
+            bandwidth: Map::new(),
+            score: None,
+        }
+    }
+
+    #[test]
+    fn equal_ids_pass_with_their_hash() {
+        let summary = summary(2);
+        let text = summary.text();
+        assert_eq!(summary.exit_code(), 0);
+        let line = "c               1          1.0           2.0     2.00    2.00     2.00       2.00      0.25     1.00        yes\n";
+        assert!(text.contains(line), "{text}");
+        assert!(text.contains("identical: every leg gave the same ids for all 1 prompts\n"), "{text}");
+        let hashes: Vec<&str> =
+            text.lines().filter_map(|line| line.split_once("sha256 ")).map(|it| it.1).collect();
+        assert!(hashes.len() == 2 && hashes[0] == hashes[1], "{text}");
+        assert!(text.ends_with("over and over: a|b\n"), "three of four ids are one: {text}");
+        assert!(!text.contains("all  "), "one category is all of them: {text}");
+        let markdown = summary.markdown();
+        assert!(markdown.contains("- suite: s\n") && !markdown.contains("oracle"), "{markdown}");
+        assert!(markdown.contains("| a\\|b | c | 3 | 4 |"), "{markdown}");
+    }
+
+    #[test]
+    fn another_id_fails_and_is_found() {
+        let summary = summary(3);
+        let text = summary.text();
+        assert_eq!(summary.exit_code(), 1);
+        assert!(text.contains("DIFFERENT: a|b from id 3\n") && text.contains(" NO\n"), "{text}");
+        let hashes: Vec<&str> =
+            text.lines().filter_map(|line| line.split_once("sha256 ")).map(|it| it.1).collect();
+        assert!(hashes.len() == 2 && hashes[0] != hashes[1], "{text}");
+    }
+}
