@@ -1,6 +1,8 @@
 //! `dflash benchmark`: how fast a pair is on this machine, beside how fast it could be.
 
+mod chart;
 mod curve;
+pub mod html;
 mod table;
 
 use std::process::ExitCode;
