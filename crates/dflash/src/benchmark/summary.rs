@@ -11,6 +11,7 @@ use super::leg::Leg;
 use super::machine::Machine;
 use super::positions::Positions;
 use super::prompt_report::PromptReport;
+use super::score::{Score, scores};
 use crate::generate::ids_sha256;
 use crate::report::Outcome;
 use crate::request::ComparisonRequest;
@@ -59,7 +60,7 @@ pub struct Summary {
     /// What was read from memory while decoding, beside what the machine can read.
     pub bandwidth: Map<String, Value>,
     /// Right answers by leg, where the suite has answers.
-    pub score: Option<Value>,
+    pub score: Option<BTreeMap<Leg, Score>>,
 }
 
 /// What a cycle costs by rows.
@@ -125,7 +126,7 @@ impl Summary {
             time_split_s: time_split(prompts, request.repeat),
             peak_memory_gb: peak_memory(prompts, legs),
             bandwidth: bandwidth(prompts, legs, surroundings.bandwidth),
-            score: None,
+            score: scores(&bench.pair.text, prompts, legs)?,
         })
     }
 }

@@ -102,6 +102,9 @@ impl Summary {
             }
         }];
         lines.extend(self.ids_sha256.iter().map(|(leg, hash)| format!("{:<7} sha256 {hash}", leg.name())));
+        for (leg, score) in self.score.iter().flatten() {
+            lines.push(format!("{:<7} {} of {} answers are right", leg.name(), score.correct, score.of));
+        }
         let degenerate: Vec<&str> =
             self.prompts.iter().filter(|prompt| prompt.degenerate).map(|prompt| prompt.id.as_str()).collect();
         if !degenerate.is_empty() {
