@@ -93,11 +93,11 @@ impl Adaptive {
     ) -> Self {
         let costs = LiveCosts::new(costs);
         let known = lock(&experience).clone();
-        let track = |(index, proposer): (usize, &Box<dyn Proposer>)| {
-            Track::new(&known, index, proposer.as_ref(), block)
-        };
+        let tracks = proposers.iter().enumerate();
+        let tracks =
+            tracks.map(|(index, proposer)| Track::new(&known, index, proposer.as_ref(), block)).collect();
         Self {
-            tracks: proposers.iter().enumerate().map(track).collect(),
+            tracks,
             pace: Pace { ids: PACE_MEMORY / 4.0, seconds: PACE_MEMORY / 4.0 * costs.plain() },
             costs,
             ledger: Ledger::new(),
@@ -178,7 +178,8 @@ impl Adaptive {
 
 impl WidthPolicy for Adaptive {
     fn plan(&mut self, offers: &[Offer], limit: usize) -> Plan {
-        (self.confidence.clear(), self.probing = false);
+        self.confidence.clear();
+        self.probing = false;
         let pace = self.pace();
         let plain = 1.0 - pace * self.costs.plain() + MARGIN;
         let (mut best, mut reason) = (Bid { plan: Plan::PLAIN, worth: plain }, Reason::NoOffer);

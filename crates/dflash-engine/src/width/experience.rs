@@ -34,11 +34,11 @@ struct Count {
 impl Experience {
     /// None yet, of proposers with blocks of `block` rows.
     pub fn new(proposers: &[Box<dyn Proposer>], block: usize) -> Self {
-        let counts = |proposer: &Box<dyn Proposer>| Counts {
+        let counts = proposers.iter().map(|proposer| Counts {
             classes: vec![vec![Count::default(); block]; proposer.classes()],
             bins: vec![Count::default(); BINS],
-        };
-        Self { proposers: proposers.iter().map(counts).collect() }
+        });
+        Self { proposers: counts.collect() }
     }
 
     /// Whether it could be that of the same proposers and blocks.
