@@ -4,3 +4,4 @@
 mod common;
 mod comparison;
 mod curve;
+mod lines;
