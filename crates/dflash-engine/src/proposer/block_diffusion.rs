@@ -61,6 +61,10 @@ impl Proposer for BlockDiffusion {
         0.4
     }
 
+    fn confident(&self) -> bool {
+        true
+    }
+
     fn costly(&self) -> bool {
         true
     }
@@ -83,6 +87,9 @@ impl Proposer for BlockDiffusion {
             let state = downcast(request.state);
             self.draft.propose(workspace, &mut [state], &[staged], request.width, choices)?;
             request.drafted.extend(choices[0].iter().map(|choice| choice.id));
+            request
+                .confidence
+                .extend(choices[0].iter().map(|choice| (choice.logit - choice.logsumexp).exp()));
         }
         Ok(())
     }
