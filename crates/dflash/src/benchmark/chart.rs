@@ -110,6 +110,8 @@ const LEGS: [(&str, &str); 3] =
     [("plain", "plain_tok_s"), ("dflash", "dflash_tok_s"), ("ngram", "ngram_tok_s")];
 const BAR: f64 = 16.0;
 const GAP: f64 = 14.0;
+/// Room that the number of a bar needs.
+const NUMBER: f64 = 88.0;
 
 /// The speeds of `categories`; `None` where none was measured.
 pub fn speeds(categories: &[(String, &Value)]) -> Option<Speeds> {
@@ -128,8 +130,10 @@ pub fn speeds(categories: &[(String, &Value)]) -> Option<Speeds> {
             if let Some(value) = of(category, key) {
                 let end = axis.place(value, LEFT, RIGHT);
                 let mark = ceiling(category).filter(|_| leg == "dflash");
-                let mark = mark.map_or(LEFT, |(ratio, plain)| axis.place(ratio * plain, LEFT, RIGHT));
-                bars.push(Bar { leg, top: y, length: end - LEFT, label_at: end.max(mark) + 6.0, value });
+                let mark = mark.map(|(ratio, plain)| axis.place(ratio * plain, LEFT, RIGHT));
+                let near = mark.filter(|mark| (0.0..NUMBER).contains(&(mark - end)));
+                let label_at = near.unwrap_or(end) + 6.0;
+                bars.push(Bar { leg, top: y, length: end - LEFT, label_at, value });
                 y += BAR;
             }
         }
@@ -355,6 +359,10 @@ mod tests {
         assert_eq!(lengths, [("plain", 0.5), ("dflash", 0.75)]);
         let ceiling = group.ceiling.as_ref().unwrap();
         assert_eq!((ceiling.at, ceiling.top, ceiling.value), (RIGHT, group.bars[1].top, 400.0));
+        assert_eq!(group.bars[1].label_at, LEFT + group.bars[1].length + 6.0);
+        let near = json!({"plain_tok_s": 200.0, "dflash_tok_s": 390.0, "ceiling": 2.0});
+        let chart = speeds(&[("code".to_owned(), &near)]).unwrap();
+        assert_eq!(chart.groups[0].bars[1].label_at, RIGHT + 6.0);
         assert!(speeds(&[("none".to_owned(), &Value::Null)]).is_none());
     }
 
