@@ -19,6 +19,7 @@ pub mod proposer;
 mod request;
 mod sequence;
 mod stopwatch;
+mod tree;
 mod width;
 
 pub use cost::{Curve, StepCosts};
@@ -30,4 +31,5 @@ pub use handle::{EngineHandle, Submission};
 pub use proposer::{Offer, ProposeRequest, Proposer, ProposerState};
 pub use request::{Decoding, Request};
 pub use stopwatch::{Effort, Pass, Stopwatch};
+pub use tree::{Node, best_first};
 pub use width::{Adaptive, Experience, Fixed, Outcome, Plan, PolicyStats, WidthPolicy};

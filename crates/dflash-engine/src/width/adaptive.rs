@@ -7,8 +7,9 @@ use super::promise::{Cut, Promise, WIDTHS};
 use super::{Experience, Outcome, Plan, PolicyStats, WidthPolicy};
 use crate::{Offer, Proposer, StepCosts};
 
-/// Plain steps before the second probe of a proposer that does not pay; the first one comes at once.
-const FIRST_PROBE: usize = 8;
+/// Plain steps before the second probe of a proposer that does not pay; the first one comes at once, unless earlier
+/// requests have shown what it is like.
+const FIRST_PROBE: usize = 16;
 /// Plain steps between probes at most.
 const LAST_PROBE: usize = 512;
 /// Ids by which drafting must promise more than plain decoding: costs and acceptance are known only so well.
@@ -54,9 +55,12 @@ struct Track {
     probe: Probe,
 }
 
+/// When to try a proposer that does not promise to pay.
 struct Probe {
     interval: usize,
     plain_steps: usize,
+    /// Times in a row that it paid.
+    paid: usize,
 }
 
 /// What a proposer could do now.
@@ -249,10 +253,7 @@ impl WidthPolicy for Adaptive {
         };
         self.ledger.add(outcome.committed, seconds / plain);
         self.cycles_since_plain += 1;
-        if ids * plain > seconds {
-            // It paid this once, so it may pay again: the next step is a probe.
-            self.tracks[proposer].probe.interval = 1;
-        }
+        self.tracks[proposer].probe.record(ids * plain > seconds);
         self.judge(proposer, outcome);
     }
 
@@ -273,21 +274,34 @@ impl Track {
             positions: positions.collect(),
             calibration: Calibration::new(known.bins(index), block),
             promises: widths.map(|width| (width, None)).collect(),
-            probe: Probe { interval: 1, plain_steps: 0 },
+            probe: Probe::new(known.is_rich(index)),
         }
     }
 }
 
 impl Probe {
+    /// Whoever is known well is not tried at once.
+    fn new(known: bool) -> Self {
+        Self { interval: if known { FIRST_PROBE } else { 1 }, plain_steps: 0, paid: 0 }
+    }
+
     /// Whether a proposer that loses at present is worth a try: it is cheap to find out now and then.
     fn due(&mut self) -> bool {
         self.plain_steps += 1;
-        let due = self.plain_steps >= self.interval;
+        let due = self.plain_steps >= self.interval || self.paid > 0;
         if due {
             self.plain_steps = 0;
             self.interval = (self.interval * 2).clamp(FIRST_PROBE, LAST_PROBE);
         }
         due
+    }
+
+    /// It paid, so it may pay again, and the next step is a try; twice in a row is more than luck.
+    fn record(&mut self, paid: bool) {
+        self.paid = if paid { self.paid + 1 } else { 0 };
+        if self.paid > 1 {
+            self.interval = 1;
+        }
     }
 }
 

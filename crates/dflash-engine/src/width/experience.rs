@@ -8,6 +8,8 @@ const MOST: f64 = 4096.0;
 /// Observations that a prior from nowhere counts for, and those that experience counts for at most.
 const GUESS: f64 = 3.0;
 const KNOWN: f64 = 12.0;
+/// Blocks that make a proposer known.
+const RICH: f64 = 32.0;
 /// Observations that a running mean of acceptance remembers.
 const MEMORY: f64 = 48.0;
 
@@ -99,6 +101,12 @@ impl Experience {
     pub(super) fn bins(&self, proposer: usize) -> Vec<Mean> {
         let counts = self.proposers[proposer].bins.iter().enumerate();
         counts.map(|(bin, count)| count.prior(prior_of_bin(bin))).collect()
+    }
+
+    /// Whether enough was seen of a proposer to know what it is like.
+    pub(super) fn is_rich(&self, proposer: usize) -> bool {
+        let firsts = self.proposers[proposer].classes.iter().filter_map(|positions| positions.first());
+        firsts.map(|count| count.seen).sum::<f64>() >= RICH
     }
 
     fn counts(&self) -> impl Iterator<Item = &Count> {

@@ -2,8 +2,13 @@ use std::collections::VecDeque;
 
 /// Committed ids over which the loss is bounded.
 const SPAN: usize = 256;
-/// Plain steps that may be lost in them: 3 %, of which a tenth is kept for what the estimates do not see.
-const MOST: f64 = 0.9 * 0.03 * SPAN as f64;
+/// Plain steps that may be lost in them: 3 %, of which a quarter is kept for what the estimates do not see, such as
+/// the proposers' looking on in plain steps.
+const MOST: f64 = 0.75 * 0.03 * SPAN as f64;
+/// Once no more than this may be lost, nothing is drafted until so much may be again: what comes back bit by bit
+/// would be spent on blocks too narrow to win anything.
+const SPENT: f64 = 0.25 * MOST;
+const FRESH: f64 = 0.7 * MOST;
 
 /// What the latest cycles won or lost against plain decoding, in plain steps.
 ///
@@ -14,15 +19,21 @@ pub(super) struct Ledger {
     cycles: VecDeque<(usize, f64)>,
     /// Ids of all of them.
     ids: usize,
+    /// Whether it is spent, and not fresh again.
+    spent: bool,
 }
 
 impl Ledger {
     pub fn new() -> Self {
-        Self { cycles: VecDeque::with_capacity(SPAN + 1), ids: 0 }
+        Self { cycles: VecDeque::with_capacity(SPAN + 1), ids: 0, spent: false }
     }
 
     /// Plain steps that the next cycle may lose.
     pub fn left(&self) -> f64 {
+        if self.spent { 0.0 } else { self.balance() }
+    }
+
+    fn balance(&self) -> f64 {
         let (mut ids, mut loss, mut worst) = (0, 0.0, 0.0_f64);
         for &(more, lost) in self.cycles.iter().rev() {
             if ids >= SPAN {
@@ -49,6 +60,7 @@ impl Ledger {
             self.cycles.pop_front();
             self.ids -= first;
         }
+        self.spent = self.balance() < if self.spent { FRESH } else { SPENT };
     }
 }
 
@@ -79,6 +91,19 @@ mod tests {
         assert!((ledger.left() - (MOST - 3.0)).abs() < 1e-9, "a run may begin after the gain");
         ledger.add(5, 3.0);
         assert!((ledger.left() - (MOST - 1.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn once_used_up_it_waits_until_most_of_it_is_back() {
+        let mut ledger = Ledger::new();
+        ledger.add(1, 1.0 + 0.5 * MOST);
+        assert!(ledger.left() > 0.4 * MOST);
+        ledger.add(1, 1.0 + 0.3 * MOST);
+        assert_eq!(ledger.left(), 0.0, "a fifth of it is left");
+        (0..SPAN - 3).for_each(|_| ledger.add(1, 1.0));
+        assert_eq!(ledger.left(), 0.0);
+        (0..2).for_each(|_| ledger.add(1, 1.0));
+        assert!(ledger.left() > 0.6 * MOST, "the first is out of the span");
     }
 
     #[test]

@@ -252,7 +252,7 @@ fn a_draft_that_is_always_wrong_is_probed_ever_less() {
         let (early, late) = run.rows.split_at(500);
         let wide = |rows: &[usize]| rows.iter().filter(|&&rows| rows > 1).count();
         assert!(run.stats.probes <= 12, "{name}: {} probes", run.stats.probes);
-        assert!(wide(late) <= 6 && wide(early) <= 30, "{name}: {} and {}", wide(early), wide(late));
+        assert!(wide(late) <= 12 && wide(early) <= 20, "{name}: {} and {}", wide(early), wide(late));
         assert!(run.whole() < 1.015, "{name}: {}", run.whole());
     }
 }
