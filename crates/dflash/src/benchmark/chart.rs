@@ -149,7 +149,7 @@ pub fn speeds(categories: &[(String, &Value)]) -> Option<Speeds> {
         y += GAP;
     }
     let ticks = axis.ticks(LEFT, RIGHT);
-    (!groups.is_empty()).then(|| Speeds { height: y + 36.0, axis: y, ticks, groups })
+    (!groups.is_empty()).then_some(Speeds { height: y + 36.0, axis: y, ticks, groups })
 }
 
 /// Upright bars: how often the token at a position of the block was accepted.

@@ -5,9 +5,11 @@
 pub mod aime;
 mod args;
 mod category;
+mod dataset;
 mod lines;
 mod long_context;
 mod order;
+mod parquet;
 mod prompt;
 mod random;
 mod request;
@@ -15,6 +17,7 @@ mod source;
 
 pub use args::SuiteArgs;
 pub use category::Category;
+pub use dataset::Dataset;
 pub use prompt::Prompt;
 pub use request::SuiteRequest;
 pub use source::Source;
@@ -32,11 +35,11 @@ pub fn prompts(
     env: &Environment,
     progress: Progress,
 ) -> Outcome<Vec<Prompt>> {
-    let _ = (options, env, progress);
     let all = match request.source() {
         Source::Smoke => category::first_of_each(),
         Source::Builtin => category::round_robin(),
         Source::Category(category) => category.prompts(),
+        Source::Dataset(dataset) => dataset.prompts(options, env, progress)?,
         Source::LongContext { tokens } => long_context::prompts(*tokens),
         Source::Text(text) => vec![Prompt::plain("prompt", "prompt", text)],
         Source::File(path) => lines::read_file(path)?,

@@ -66,18 +66,20 @@ impl SuiteRequest {
 
 impl Serialize for SuiteRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("SuiteRequest", 6)?;
+        let mut fields = serializer.serialize_struct("SuiteRequest", 7)?;
         fields.serialize_field("suite", self.name())?;
         fields.serialize_field("limit", &self.limit)?;
         fields.serialize_field("shuffle", &self.seed.is_some())?;
         fields.serialize_field("seed", &self.seed)?;
-        let (mut tokens, mut file) = (None, None);
+        let (mut dataset, mut tokens, mut file) = (None, None, None);
         match &self.source {
+            Source::Dataset(published) => dataset = Some(published.repo()),
             Source::LongContext { tokens: length } => tokens = Some(*length),
             // A path need not be UTF-8, and a report must not fail for that.
             Source::File(path) => file = Some(path.to_string_lossy()),
             _ => {}
         }
+        fields.serialize_field("dataset", &dataset)?;
         fields.serialize_field("ctx_tokens", &tokens)?;
         fields.serialize_field("prompt_file", &file)?;
         fields.end()
@@ -157,6 +159,8 @@ mod tests {
             (&[("suite", "builtin")], "builtin", None, 64),
             (&[("suite", "copy"), ("limit", "3")], "copy", Some(3), 64),
             (&[("suite", "longctx")], "longctx", Some(1), 64),
+            (&[("suite", "humaneval")], "humaneval", Some(10), 64),
+            (&[("suite", "aime25")], "aime25", Some(30), 65_536),
             (&[("ctx-tokens", "4096")], "longctx", Some(1), 64),
             (&[("prompt", "Hi")], "prompt", None, 64),
             (&[("prompt-file", "p.jsonl")], "prompt-file", None, 64),
@@ -203,9 +207,10 @@ mod tests {
     #[test]
     fn the_report_says_what_was_asked_for() {
         let json = |args: &[(&str, &str)]| serde_json::to_value(read(args).unwrap()).unwrap();
-        let expected = json!({"suite": "longctx", "limit": 1, "shuffle": true, "seed": 7, "ctx_tokens": 512, "prompt_file": null});
+        let expected = json!({"suite": "longctx", "limit": 1, "shuffle": true, "seed": 7, "dataset": null, "ctx_tokens": 512, "prompt_file": null});
         assert_eq!(json(&[("ctx-tokens", "512"), ("seed", "7")]), expected);
-        let expected = json!({"suite": "prompt-file", "limit": null, "shuffle": false, "seed": null, "ctx_tokens": null, "prompt_file": "p"});
+        let expected = json!({"suite": "prompt-file", "limit": null, "shuffle": false, "seed": null, "dataset": null, "ctx_tokens": null, "prompt_file": "p"});
         assert_eq!(json(&[("prompt-file", "p")]), expected);
+        assert_eq!(json(&[("suite", "gsm8k")])["dataset"], "openai/gsm8k");
     }
 }

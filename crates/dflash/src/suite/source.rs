@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::Category;
+use super::{Category, Dataset};
 
 /// Where prompts come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub enum Source {
     Builtin,
     /// The built-in prompts of one category.
     Category(Category),
+    /// Problems of the Hub.
+    Dataset(Dataset),
     /// Made prompts of a length.
     LongContext {
         /// Tokens of four characters.
@@ -36,13 +38,18 @@ impl Source {
             SMOKE => Some(Self::Smoke),
             BUILTIN => Some(Self::Builtin),
             LONG_CONTEXT => Some(Self::LongContext { tokens: CTX_TOKENS }),
-            _ => Category::ALL.into_iter().find(|category| category.name() == name).map(Self::Category),
+            _ => category_named(name).map(Self::Category).or_else(|| dataset_named(name).map(Self::Dataset)),
         }
     }
 
     /// The names of all suites.
     pub(super) fn names() -> impl Iterator<Item = &'static str> {
-        [SMOKE, BUILTIN].into_iter().chain(Category::ALL.map(Category::name)).chain([LONG_CONTEXT])
+        let published = Dataset::ALL.map(Dataset::name);
+        [SMOKE, BUILTIN]
+            .into_iter()
+            .chain(Category::ALL.map(Category::name))
+            .chain(published)
+            .chain([LONG_CONTEXT])
     }
 
     /// What it is called in reports and in the names of their folders.
@@ -51,6 +58,7 @@ impl Source {
             Self::Smoke => SMOKE,
             Self::Builtin => BUILTIN,
             Self::Category(category) => category.name(),
+            Self::Dataset(dataset) => dataset.name(),
             Self::LongContext { .. } => LONG_CONTEXT,
             Self::Text(_) => "prompt",
             Self::File(_) => "prompt-file",
@@ -61,14 +69,26 @@ impl Source {
     pub(super) fn limit(&self) -> Option<usize> {
         match self {
             Self::LongContext { .. } => Some(1),
+            Self::Dataset(dataset) => Some(dataset.limit()),
             _ => None,
         }
     }
 
     /// Tokens that an answer may have, unless more or fewer are asked for.
     pub(super) fn max_tokens(&self) -> usize {
-        64
+        match self {
+            Self::Dataset(dataset) => dataset.max_tokens(),
+            _ => 64,
+        }
     }
+}
+
+fn category_named(name: &str) -> Option<Category> {
+    Category::ALL.into_iter().find(|category| category.name() == name)
+}
+
+fn dataset_named(name: &str) -> Option<Dataset> {
+    Dataset::ALL.into_iter().find(|dataset| dataset.name() == name)
 }
 
 #[cfg(test)]
