@@ -151,6 +151,14 @@ impl Decoder {
         self
     }
 
+    /// A new decoder of the same target and settings with other proposers.
+    pub fn with_proposers(
+        self,
+        replace: impl FnOnce(Vec<Box<dyn Proposer>>) -> Vec<Box<dyn Proposer>>,
+    ) -> Self {
+        Self::new(self.target, replace(self.proposers), self.options)
+    }
+
     /// What cycles cost here, see [`StepCosts::measure`].
     pub fn set_costs(&mut self, costs: StepCosts) {
         self.costs = Some(Arc::new(costs));

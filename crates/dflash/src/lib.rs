@@ -30,6 +30,7 @@ pub mod request;
 mod run;
 pub mod runtime;
 pub mod setting;
+pub mod suite;
 pub mod text;
 
 pub use run::run;

@@ -14,8 +14,8 @@ pub fn check_runtime(args: &RefusedArgs, env: &Environment) -> Outcome<()> {
     check_fa_window("--target-fa-window", args.target_fa_window.as_deref())?;
     check_fa_window("DFLASH_TARGET_FA_WINDOW", env.text("DFLASH_TARGET_FA_WINDOW")?)?;
     for (name, given) in [
-        ("--wired-limit", args.wired_limit.is_some()),
-        ("--cache-limit", args.cache_limit.is_some()),
+        ("--wired-limit", limits(args.wired_limit.as_deref())),
+        ("--cache-limit", limits(args.cache_limit.as_deref())),
         ("--clear-cache-boundaries", args.clear_cache_boundaries),
         ("--no-clear-cache-boundaries", args.no_clear_cache_boundaries),
         ("DFLASH_CLEAR_CACHE_BOUNDARIES", env.get("DFLASH_CLEAR_CACHE_BOUNDARIES").is_some()),
@@ -25,6 +25,11 @@ pub fn check_runtime(args: &RefusedArgs, env: &Environment) -> Outcome<()> {
         }
     }
     Ok(())
+}
+
+/// `auto` and `none` leave memory to the backend, which is what is done anyway.
+fn limits(value: Option<&str>) -> bool {
+    value.is_some_and(|value| !["auto", "none"].iter().any(|word| value.eq_ignore_ascii_case(word)))
 }
 
 /// 0 means the full K/V cache, which is what is done anyway.

@@ -77,8 +77,10 @@ pub struct Loaded {
     pub backend: Arc<CpuBackend>,
     /// What was loaded.
     pub info: PairInfo,
-    text: TextPipeline,
-    stop_ids: Vec<u32>,
+    /// Tokenizer and template.
+    pub text: TextPipeline,
+    /// Every id that ends an answer, by any of the model's files.
+    pub stop_ids: Vec<u32>,
 }
 
 /// A pair that decodes.

@@ -103,7 +103,7 @@ fn what_is_known_and_not_obeyed_says_why() {
         &["--temp", "warm"],
         &["--seed", "1"],
         &["--target-fa-window", "512"],
-        &["--wired-limit", "auto"],
+        &["--wired-limit", "8GB"],
         &["--cache-limit"],
         &["--clear-cache-boundaries"],
         &["--no-clear-cache-boundaries"],

@@ -9,9 +9,11 @@ use crate::sampling::Rule;
 
 mod block_diffusion;
 mod context_copy;
+mod oracle;
 
 pub use block_diffusion::BlockDiffusion;
 pub use context_copy::ContextCopy;
+pub use oracle::{Oracle, Truth};
 
 /// What a proposer remembers of one sequence; lives in the sequence, so that proposers are immutable.
 pub type ProposerState = Box<dyn Any + Send>;
