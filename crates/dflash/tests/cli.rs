@@ -115,10 +115,7 @@ fn what_is_known_and_not_obeyed_says_why() {
 
 #[test]
 fn refused_variables_are_refused_too() {
-    for (name, value) in [
-        ("DFLASH_TARGET_FA_WINDOW", "512"),
-        ("DFLASH_CLEAR_CACHE_BOUNDARIES", "1"),
-    ] {
+    for (name, value) in [("DFLASH_TARGET_FA_WINDOW", "512"), ("DFLASH_CLEAR_CACHE_BOUNDARIES", "1")] {
         let ran = Sandbox::new().var(name, value).run(&["generate", "--prompt", "hi"]);
         assert_eq!(ran.code, Some(2), "{name}");
         assert!(ran.stderr.starts_with(&format!("error: {name}")), "{}", ran.stderr);
