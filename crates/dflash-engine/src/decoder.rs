@@ -276,7 +276,7 @@ impl Decoder {
             cache: self.target.new_cache(),
             proposers: proposers.iter().map(|proposer| proposer.new_state()).collect(),
             tapped: proposers.iter().any(|proposer| !proposer.taps().is_empty()),
-            policy: (self.policy)(self),
+            policy: if proposers.is_empty() { Box::new(Fixed::PLAIN) } else { (self.policy)(self) },
             finish: None,
             stats: Stats { prompt_tokens: prompt, ..Stats::default() },
         })
@@ -369,6 +369,6 @@ fn policy_of_mode(decoder: &Decoder) -> Box<dyn WidthPolicy> {
             order.sort_by_key(|&index| decoder.proposers[index].costly());
             Box::new(Fixed::new(width, order))
         }
-        _ => Box::new(Fixed::new(1, Vec::new())),
+        _ => Box::new(Fixed::PLAIN),
     }
 }

@@ -5,12 +5,26 @@ use dflash_tensor::{BackendError, Tensor};
 
 use super::{Offer, ProposeRequest, Proposer, ProposerState};
 
-/// Longest and shortest suffix that is looked up.
+/// Longest suffix that is looked up.
 const LONGEST: usize = 6;
-const SHORTEST: usize = 3;
+/// Suffixes of this length and more are believed before anything else.
+const LONG: usize = 3;
+/// Ids after the place at which a copy broke off within which it may go on.
+const NEAR: usize = 24;
+/// Ids of its own that an answer may have before a copy that broke off is given up.
+const PATIENCE: usize = 8;
 
-/// Copies what followed the last occurrence of the sequence's longest repeated suffix (6 down to 3 ids),
-/// from its own prompt and answer. Costs next to nothing, and pays in code, quotations and tables.
+/// Classes: a repeated suffix of 1 to [`LONGEST`] ids, then these two.
+const SUFFIXES: usize = LONGEST;
+/// The last id occurs again shortly after the place where the last copy broke off: something was left out or put in.
+const RESUMED: usize = SUFFIXES;
+/// It does not: ids were replaced by as many others.
+const REPLACED: usize = SUFFIXES + 1;
+/// Probability that the first id of a copy is right, by class, until it was measured.
+const PRIORS: [f32; SUFFIXES + 2] = [0.15, 0.3, 0.4, 0.5, 0.6, 0.7, 0.5, 0.3];
+
+/// Copies what followed the last occurrence of the sequence's longest repeated suffix, from its own prompt and answer,
+/// or goes on with a copy that an edit has interrupted. Costs next to nothing, and pays in code, quotations and tables.
 pub struct ContextCopy {
     block: usize,
 }
@@ -20,9 +34,19 @@ pub struct ContextCopy {
 struct Index {
     /// Ids that are indexed, except for n-grams ending at the last of them.
     seen: usize,
-    ends: [HashMap<[u32; LONGEST], usize>; LONGEST - SHORTEST + 1],
-    /// Position after the match found by the last offer.
+    ends: [HashMap<[u32; LONGEST], usize>; LONGEST],
+    /// The last copy that was drafted.
+    copy: Option<Copy>,
+    /// Position from which the last offer copies.
     source: usize,
+}
+
+/// A copy into the sequence.
+struct Copy {
+    /// Position from which it was taken.
+    from: usize,
+    /// Position to which it would have gone.
+    to: usize,
 }
 
 impl ContextCopy {
@@ -43,21 +67,38 @@ impl Index {
     /// Indexes the n-grams that end before the last id: a match must have something to copy after it.
     fn extend(&mut self, ids: &[u32]) {
         for end in self.seen.max(1)..ids.len() {
-            for n in SHORTEST..=LONGEST {
+            for n in 1..=LONGEST {
                 if let Some(key) = key(ids, end, n) {
-                    self.ends[n - SHORTEST].insert(key, end);
+                    self.ends[n - 1].insert(key, end);
                 }
             }
         }
         self.seen = ids.len();
     }
 
-    /// Length of the longest repeated suffix and the position after its most recent earlier occurrence.
+    /// Class and source of the best copy.
     fn find(&self, ids: &[u32]) -> Option<(usize, usize)> {
-        (SHORTEST..=LONGEST).rev().find_map(|n| {
-            let end = self.ends[n - SHORTEST].get(&key(ids, ids.len(), n)?)?;
-            Some((n, *end))
-        })
+        let suffix = |n: usize| Some((n - 1, *self.ends[n - 1].get(&key(ids, ids.len(), n)?)?));
+        let long = (LONG..=LONGEST).rev().find_map(suffix);
+        let resumed = || self.copy.as_ref().and_then(|copy| copy.resume(ids));
+        long.or_else(resumed).or_else(|| (1..LONG).rev().find_map(suffix))
+    }
+}
+
+impl Copy {
+    /// Goes on after what the sequence said instead of the rest of the copy.
+    fn resume(&self, ids: &[u32]) -> Option<(usize, usize)> {
+        let kept = ids[self.to..].iter().zip(&ids[self.from..]).take_while(|(is, was)| is == was).count();
+        let (broken, own) = (self.from + kept, ids.len() - self.to - kept);
+        if own > PATIENCE || broken >= self.to {
+            return None;
+        }
+        let last = ids.last()?;
+        // What it was copied from ends where the copy begins.
+        let near = broken..(broken + NEAR).min(self.to);
+        let again = ids[near.clone()].iter().position(|id| id == last).map(|offset| broken + offset + 1);
+        let found = again.map_or((REPLACED, broken + own), |source| (RESUMED, source));
+        (found.1 < self.to).then_some(found)
     }
 }
 
@@ -71,12 +112,11 @@ impl Proposer for ContextCopy {
     }
 
     fn classes(&self) -> usize {
-        LONGEST - SHORTEST + 1
+        PRIORS.len()
     }
 
-    /// Longer matches are believed sooner.
     fn prior(&self, class: usize) -> f32 {
-        0.4 + 0.1 * class as f32
+        PRIORS[class]
     }
 
     fn observe(&self, _: &mut ProposerState, _: Option<&Tensor>, _: Range<usize>, _: usize) {}
@@ -85,9 +125,9 @@ impl Proposer for ContextCopy {
         let index = state.downcast_mut::<Index>().expect("state of this proposer");
         index.extend(ids);
         match index.find(ids) {
-            Some((n, end)) => {
-                index.source = end;
-                Offer { ids: (ids.len() - end).min(self.block - 1), class: n - SHORTEST }
+            Some((class, source)) => {
+                index.source = source;
+                Offer { ids: (ids.len() - source).min(self.block - 1), class }
             }
             None => Offer { ids: 0, class: 0 },
         }
@@ -95,9 +135,9 @@ impl Proposer for ContextCopy {
 
     fn propose(&self, requests: &mut [ProposeRequest<'_>]) -> Result<(), BackendError> {
         for request in requests {
-            let source = request.state.downcast_ref::<Index>().expect("state of this proposer").source;
-            let copy = request.ids[source..].iter().take(request.width - 1);
-            request.drafted.extend(copy);
+            let index = request.state.downcast_mut::<Index>().expect("state of this proposer");
+            index.copy = Some(Copy { from: index.source, to: request.ids.len() });
+            request.drafted.extend(request.ids[index.source..].iter().take(request.width - 1));
         }
         Ok(())
     }
@@ -132,18 +172,54 @@ mod tests {
     fn longest_match_then_most_recent() {
         // The suffix 1 2 3 occurs twice; 9 1 2 3 only once, and longer wins over more recent.
         let ids = [9, 1, 2, 3, 50, 1, 2, 3, 60, 9, 1, 2, 3];
-        assert_eq!(copied(&ids, 4), (Offer { ids: 3, class: 1 }, vec![50, 1, 2]));
+        assert_eq!(copied(&ids, 4), (Offer { ids: 3, class: 3 }, vec![50, 1, 2]));
         let ids = [7, 1, 2, 3, 50, 8, 1, 2, 3, 60, 9, 1, 2, 3];
-        assert_eq!(copied(&ids, 3), (Offer { ids: 2, class: 0 }, vec![60, 9]));
+        assert_eq!(copied(&ids, 3), (Offer { ids: 2, class: 2 }, vec![60, 9]));
     }
 
     #[test]
     fn partial_copies_at_the_end_and_none_without_a_match() {
         let ids = [1, 2, 3, 4, 1, 2, 3];
-        assert_eq!(copied(&ids, 16), (Offer { ids: 4, class: 0 }, vec![4, 1, 2, 3]));
+        assert_eq!(copied(&ids, 16), (Offer { ids: 4, class: 2 }, vec![4, 1, 2, 3]));
         assert_eq!(copied(&[1, 2, 3, 4, 5, 6], 16).0.ids, 0);
         assert_eq!(copied(&[1], 16).0.ids, 0);
-        assert_eq!(copied(&[5, 5, 5, 5], 16), (Offer { ids: 1, class: 0 }, vec![5]));
+        assert_eq!(copied(&[5, 5, 5, 5], 16), (Offer { ids: 1, class: 2 }, vec![5]));
+    }
+
+    #[test]
+    fn short_suffixes_come_last() {
+        assert_eq!(copied(&[1, 2, 3, 9, 2], 4), (Offer { ids: 3, class: 0 }, vec![3, 9, 2]));
+        assert_eq!(copied(&[1, 2, 3, 9, 1, 2], 4), (Offer { ids: 3, class: 1 }, vec![3, 9, 1]));
+    }
+
+    /// Drafts after a text, then sees `said` instead, and drafts again.
+    fn resumed(text: &[u32], said: &[u32]) -> (Offer, Vec<u32>) {
+        let copy = ContextCopy::new(5);
+        let mut state = copy.new_state();
+        let mut draft = |ids: &[u32]| {
+            let offer = copy.offer(&mut state, ids);
+            let (mut drafted, confidence) = (Vec::new(), &mut Vec::new());
+            let (width, drafts) = (offer.ids + 1, &mut drafted);
+            let state = &mut state;
+            let request =
+                ProposeRequest { state, ids, rule: None, width, ranks: 1, drafted: drafts, confidence };
+            copy.propose(&mut [request]).unwrap();
+            (offer, drafted)
+        };
+        assert_eq!(draft(text).1, [4, 5, 6, 7]);
+        draft(&[text, said].concat())
+    }
+
+    #[test]
+    fn a_copy_goes_on_after_an_edit() {
+        let text = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 50, 51, 1, 2, 3];
+        let offer = |class| Offer { ids: 4, class };
+        assert_eq!(resumed(&text, &[4, 60]), (offer(REPLACED), vec![6, 7, 8, 9]), "60 for 5");
+        assert_eq!(resumed(&text, &[4, 60, 61]), (offer(REPLACED), vec![7, 8, 9, 10]), "60 61 for 5 6");
+        assert_eq!(resumed(&text, &[4, 7]), (offer(RESUMED), vec![8, 9, 10, 11]), "5 6 left out");
+        assert_eq!(resumed(&text, &[4, 60, 5]), (offer(RESUMED), vec![6, 7, 8, 9]), "60 put in");
+        let lost: Vec<u32> = (70..80).collect();
+        assert_eq!(resumed(&text, &lost).0.ids, 0, "another text altogether");
     }
 
     #[test]

@@ -28,7 +28,7 @@ const PACE_MEMORY: f64 = 32.0;
 /// probability of each id, calibrated by what was accepted. A choice is worth its expected ids minus what could be
 /// committed in its time anyway, at the present pace: maximising that maximises ids per second in the long run
 /// (the reward of a renewal process). A proposer that does not pay is tried again after a number of steps that
-/// doubles each time it fails. [`Ledger`] bounds what all of this can lose.
+/// doubles each time it fails. A ledger bounds what all of this can lose.
 pub struct Adaptive {
     costs: LiveCosts,
     tracks: Vec<Track>,
@@ -67,7 +67,8 @@ struct Track {
     calibration: Calibration,
     /// Widths at which it may draft, with what they promised.
     promises: Vec<(usize, Option<Promise>)>,
-    probe: Probe,
+    /// By class.
+    probes: Vec<Probe>,
 }
 
 /// When to try a proposer that does not promise to pay.
@@ -279,7 +280,7 @@ impl WidthPolicy for Adaptive {
                 reason = Reason::LossLimit;
                 continue;
             };
-            if bid.worth <= plain && self.tracks[proposer].probe.due() {
+            if bid.worth <= plain && self.tracks[proposer].probes[offer.class].due() {
                 self.stats.probes += 1;
                 self.probing = true;
                 return bid.plan;
@@ -327,7 +328,7 @@ impl WidthPolicy for Adaptive {
         };
         self.ledger.add(outcome.committed, seconds / plain);
         self.cycles_since_plain += 1;
-        self.tracks[proposer].probe.record(ids * plain > seconds);
+        self.tracks[proposer].probes[outcome.class].record(ids * plain > seconds);
         self.judge(proposer, outcome);
     }
 
@@ -348,7 +349,7 @@ impl Track {
             positions: positions.collect(),
             calibration: Calibration::new(known.bins(index), block),
             promises: widths.map(|width| (width, None)).collect(),
-            probe: Probe::new(known.is_rich(index)),
+            probes: (0..proposer.classes()).map(|class| Probe::new(known.is_rich(index, class))).collect(),
         }
     }
 }

@@ -8,7 +8,7 @@ const MOST: f64 = 4096.0;
 /// Observations that a prior from nowhere counts for, and those that experience counts for at most.
 const GUESS: f64 = 3.0;
 const KNOWN: f64 = 12.0;
-/// Blocks that make a proposer known.
+/// Blocks that make a class known.
 const RICH: f64 = 32.0;
 /// Observations that a running mean of acceptance remembers.
 const MEMORY: f64 = 48.0;
@@ -97,10 +97,9 @@ impl Experience {
         counts.map(|(bin, count)| count.prior(prior_of_bin(bin))).collect()
     }
 
-    /// Whether enough was seen of a proposer to know what it is like.
-    pub(super) fn is_rich(&self, proposer: usize) -> bool {
-        let firsts = self.proposers[proposer].classes.iter().filter_map(|positions| positions.first());
-        firsts.map(|count| count.seen).sum::<f64>() >= RICH
+    /// Whether enough was seen of a class to know what it is like.
+    pub(super) fn is_rich(&self, proposer: usize, class: usize) -> bool {
+        self.proposers[proposer].classes[class].first().is_some_and(|count| count.seen >= RICH)
     }
 
     fn counts(&self) -> impl Iterator<Item = &Count> {

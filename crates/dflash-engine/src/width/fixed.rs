@@ -8,6 +8,9 @@ pub struct Fixed {
 }
 
 impl Fixed {
+    /// Never drafts.
+    pub const PLAIN: Self = Self { width: 1, order: Vec::new() };
+
     /// `order` lists the proposers by preference.
     pub fn new(width: usize, order: Vec<usize>) -> Self {
         Self { width, order }

@@ -8,7 +8,9 @@ const MOST: f64 = 0.9 * 0.03 * SPAN as f64;
 /// The part of what is left that one cycle may lose: who stakes all of it is out after two losses, however good the
 /// odds, and being out costs all gains of the rest of the span.
 const STAKE: f64 = 0.45;
-/// Once no more than this may be lost, nothing is drafted until so much may be again: what comes back bit by bit
+/// The part while it is spent, for steps that cost next to nothing more than plain ones.
+const TRIFLE: f64 = 0.05;
+/// Once no more than this may be lost, only trifles are staked until so much may be again: what comes back bit by bit
 /// would be spent on blocks too narrow to win anything.
 const SPENT: f64 = 0.2 * MOST;
 const FRESH: f64 = 0.7 * MOST;
@@ -33,7 +35,7 @@ impl Ledger {
 
     /// Plain steps that the next cycle may lose.
     pub fn stake(&self) -> f64 {
-        if self.spent { 0.0 } else { STAKE * self.balance() }
+        if self.spent { TRIFLE * self.balance() } else { STAKE * self.balance() }
     }
 
     /// Plain steps that may be lost in all before the guarantee is broken.
@@ -103,9 +105,9 @@ mod tests {
         ledger.add(1, 1.0 + 0.55 * MOST);
         assert!(ledger.balance() > 0.4 * MOST);
         ledger.add(1, 1.0 + 0.27 * MOST);
-        assert!(ledger.balance() > 0.0 && ledger.stake() == 0.0, "too little is left");
+        assert!(ledger.balance() > 0.0 && ledger.stake() < 0.02 * MOST, "too little is left");
         (0..SPAN - 3).for_each(|_| ledger.add(1, 1.0));
-        assert_eq!(ledger.stake(), 0.0);
+        assert!(ledger.stake() < 0.02 * MOST);
         (0..2).for_each(|_| ledger.add(1, 1.0));
         assert!(ledger.stake() > 0.6 * STAKE * MOST, "the first is out of the span");
     }
