@@ -2,15 +2,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use dflash_models::{Taps, Target, Workspace};
-use dflash_tensor::{Batch, Choice, SeqCache, Tensor};
+use dflash_tensor::{Backend, Batch, Choice, SeqCache, Tensor};
 
+use crate::choices::deliver;
 use crate::commit::commit;
 use crate::cycle::{Emit, cycle};
 use crate::prefill::prefill;
+use crate::sampling::{MOST_ALTERNATIVES, Sampler, SamplingError};
 use crate::sequence::Sequence;
 use crate::{
     Adaptive, Decoding, EngineError, Event, Experience, FinishReason, Fixed, Offer, Proposer, Request, Stats,
-    StepCosts, WidthPolicy,
+    StepCosts, TokenLogprobs, WidthPolicy,
 };
 
 /// How the width of a cycle is picked.
@@ -18,6 +20,8 @@ use crate::{
 pub enum VerifyMode {
     /// By measured costs and acceptance.
     Adaptive,
+    /// As adaptive, verifying trees of the draft's alternatives instead of its one chain.
+    Tree,
     /// Always the whole block.
     Fixed,
     /// Never more than one row.
@@ -66,15 +70,67 @@ pub(crate) struct Scratch {
     pub offers: Vec<Offer>,
     pub drafted: Vec<u32>,
     pub confidence: Vec<f32>,
+    /// Of the rows of a tree; empty for a chain.
+    pub parents: Vec<Option<usize>>,
+    /// Rows of the last pass that were accepted, the staged one first.
+    pub path: Vec<usize>,
+    /// Tapped rows of a path through a tree, one after the other.
+    gathered: Option<Tensor>,
     pub accepted: Vec<u32>,
     pub choices: Vec<Choice>,
-    all_rows: Vec<usize>,
+    pub sampler: Sampler,
+    pub logits: Option<Tensor>,
+    pub logprobs: Vec<TokenLogprobs>,
+    listed: Vec<usize>,
 }
 
 impl Scratch {
-    /// Tapped rows of the last pass.
+    /// Tapped rows of the last pass; of a tree those of the path.
     pub fn tapped(&self) -> Option<&Tensor> {
-        self.taps.as_ref().map(Taps::rows)
+        let rows = self.taps.as_ref().map(Taps::rows);
+        if self.parents.is_empty() { rows } else { self.gathered.as_ref().or(rows) }
+    }
+
+    /// The drafted row that follows `row` with `id`, which then belongs to the path.
+    pub fn step(&mut self, row: usize, id: u32) -> Option<usize> {
+        let follows = |next: &usize| match self.parents.get(*next) {
+            Some(parent) => *parent == Some(row),
+            None => *next == row + 1,
+        };
+        let right = |next: &usize| self.drafted[next - 1] == id;
+        let next = (row + 1..=self.drafted.len()).filter(follows).find(right)?;
+        self.path.push(next);
+        Some(next)
+    }
+
+    /// Drafted positions that the last pass verified.
+    pub fn depth(&self) -> usize {
+        match self.parents.is_empty() {
+            true => self.drafted.len(),
+            false => {
+                let span = &self.batch.spans()[0];
+                (0..span.rows).map(|row| span.position(row) - span.start).max().unwrap_or(0)
+            }
+        }
+    }
+
+    /// Brings the first `rows` tapped rows of a path through a tree together.
+    pub fn gather_path(&mut self, backend: &dyn Backend, rows: usize) {
+        let Some(taps) = self.taps.as_ref().filter(|_| !self.parents.is_empty()) else { return };
+        let source = taps.rows();
+        let out = self.gathered.take().filter(|tensor| tensor.capacity() >= rows);
+        let mut out = out.unwrap_or_else(|| backend.tensor(rows, source.cols()));
+        out.set_rows(rows);
+        for (row, &from) in self.path[..rows].iter().enumerate() {
+            backend.copy(source, from, 1, &mut out, row, 0);
+        }
+        self.gathered = Some(out);
+    }
+
+    /// Lists the rows of the last pass from `first` on.
+    fn list_rows(&mut self, first: usize) {
+        self.listed.clear();
+        self.listed.extend(first..self.batch.rows());
     }
 }
 
@@ -151,10 +207,12 @@ impl Decoder {
     ) -> Result<(), EngineError> {
         let mut seq = self.admit(request)?;
         let began = Instant::now();
-        let Some(first) = prefill(self, scratch, &mut seq, emit)? else { return Ok(()) };
+        if !prefill(self, scratch, &mut seq, emit)? {
+            return Ok(());
+        }
         seq.stats.prefill_s = began.elapsed().as_secs_f64();
         let began = Instant::now();
-        if !self.first(&mut seq, first, emit) {
+        if !first(scratch, &mut seq, emit) {
             return Ok(());
         }
         while seq.finish.is_none() {
@@ -185,15 +243,6 @@ impl Decoder {
         Ok(logits)
     }
 
-    /// The choice after the prompt is committed and emitted at once: it is the first staged token.
-    fn first(&self, seq: &mut Sequence, id: u32, emit: &mut Emit<'_>) -> bool {
-        if seq.budget == 0 {
-            seq.finish = Some(FinishReason::Length);
-            return true;
-        }
-        commit(seq, &[id]).delivered == 0 || emit(Event::Tokens(vec![id]))
-    }
-
     fn admit(&self, request: Request) -> Result<Sequence, EngineError> {
         let spec = self.target.spec();
         let (prompt, context) = (request.prompt.len(), spec.context);
@@ -208,6 +257,10 @@ impl Decoder {
             let id = request.prompt[position];
             return Err(EngineError::UnknownId { id, position, vocab: spec.vocab });
         }
+        request.sampling.fits(spec.vocab)?;
+        if let Some(given) = request.logprobs.filter(|&given| given > MOST_ALTERNATIVES) {
+            return Err(SamplingError::TooManyAlternatives { given }.into());
+        }
         let proposers = self.proposers_of(request.decoding);
         let (budget, mut ids) = (request.max_tokens.min(context - prompt), request.prompt);
         ids.reserve_exact(budget);
@@ -217,6 +270,9 @@ impl Decoder {
             ids,
             stop_ids: request.stop_ids,
             guard: request.guard,
+            sampling: request.sampling,
+            choice: request.choice,
+            logprobs: request.logprobs,
             cache: self.target.new_cache(),
             proposers: proposers.iter().map(|proposer| proposer.new_state()).collect(),
             tapped: proposers.iter().any(|proposer| !proposer.taps().is_empty()),
@@ -250,9 +306,15 @@ impl Decoder {
             offers: Vec::with_capacity(self.proposers.len()),
             drafted: Vec::with_capacity(width),
             confidence: Vec::with_capacity(width),
+            parents: Vec::new(),
+            path: Vec::with_capacity(width),
+            gathered: None,
             accepted: Vec::with_capacity(width),
             choices: Vec::with_capacity(width),
-            all_rows: Vec::with_capacity(width),
+            sampler: Sampler::default(),
+            logits: None,
+            logprobs: Vec::new(),
+            listed: Vec::with_capacity(width),
         }
     }
 
@@ -262,28 +324,45 @@ impl Decoder {
         self.target.forward(&mut scratch.workspace, &scratch.batch, &mut [cache], taps);
     }
 
-    /// The target's choice at every row of the last pass.
-    pub(crate) fn choose_all(&self, scratch: &mut Scratch) -> Result<(), EngineError> {
-        scratch.all_rows.clear();
-        scratch.all_rows.extend(0..scratch.batch.rows());
+    /// The target's choice at the rows of the last pass from `first` on.
+    pub(crate) fn choose_from(&self, scratch: &mut Scratch, first: usize) -> Result<(), EngineError> {
+        scratch.list_rows(first);
         scratch.choices.clear();
-        Ok(self.target.choose(&scratch.workspace, &scratch.all_rows, &mut scratch.choices)?)
+        Ok(self.target.choose(&scratch.workspace, &scratch.listed, &mut scratch.choices)?)
     }
 
-    /// The target's choice at one row of the last pass.
-    pub(crate) fn choose_row(&self, scratch: &mut Scratch, row: usize) -> Result<u32, EngineError> {
-        scratch.choices.clear();
-        self.target.choose(&scratch.workspace, &[row], &mut scratch.choices)?;
-        Ok(scratch.choices[0].id)
+    /// The target's logits at the rows of the last pass from `first` on, into `scratch.logits`.
+    pub(crate) fn logits_from(&self, scratch: &mut Scratch, first: usize) {
+        scratch.list_rows(first);
+        let rows = scratch.listed.len();
+        let out = scratch.logits.take().filter(|tensor| tensor.capacity() >= rows);
+        let mut out = out.unwrap_or_else(|| self.target.backend().tensor(rows, self.target.head().rows()));
+        out.set_rows(rows);
+        self.target.logits(&scratch.workspace, &scratch.listed, &mut out);
+        scratch.logits = Some(out);
     }
+}
+
+/// The choice after the prompt is committed and emitted at once: it is the first staged token.
+fn first(scratch: &mut Scratch, seq: &mut Sequence, emit: &mut Emit<'_>) -> bool {
+    if seq.budget == 0 {
+        seq.finish = Some(FinishReason::Length);
+        return true;
+    }
+    let delivered = commit(seq, &scratch.accepted).delivered;
+    deliver(scratch, delivered, emit)
 }
 
 fn policy_of_mode(decoder: &Decoder) -> Box<dyn WidthPolicy> {
     let width = decoder.options.max_width();
     match (decoder.options.mode, &decoder.costs) {
-        (VerifyMode::Adaptive, Some(costs)) => {
+        (VerifyMode::Adaptive | VerifyMode::Tree, Some(costs)) => {
             let (costs, experience) = (Arc::clone(costs), Arc::clone(&decoder.experience));
-            Box::new(Adaptive::new(costs, experience, &decoder.proposers, decoder.options.block))
+            let policy = Adaptive::new(costs, experience, &decoder.proposers, decoder.options.block);
+            match decoder.options.mode {
+                VerifyMode::Tree => Box::new(policy.with_trees(width)),
+                _ => Box::new(policy),
+            }
         }
         (VerifyMode::Fixed, _) => {
             let mut order: Vec<usize> = (0..decoder.proposers.len()).collect();

@@ -1,5 +1,7 @@
 use dflash_tensor::BackendError;
 
+use crate::sampling::SamplingError;
+
 /// Why a request could not be decoded.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum EngineError {
@@ -24,6 +26,9 @@ pub enum EngineError {
         /// Valid ids are below.
         vocab: usize,
     },
+    /// Parameters that this model does not take.
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
     /// A proposer gives no numbers.
     #[error("the {name} model cannot be used: {source}")]
     Proposer {

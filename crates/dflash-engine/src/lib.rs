@@ -6,6 +6,7 @@
 //! Whatever a proposer proposes and whatever width a policy picks, the committed ids are those of plain
 //! decoding: a row of the target depends on its prefix alone.
 
+mod choices;
 mod commit;
 mod cost;
 mod cycle;
@@ -17,6 +18,7 @@ mod handle;
 mod prefill;
 pub mod proposer;
 mod request;
+pub mod sampling;
 mod sequence;
 mod stopwatch;
 mod tree;
@@ -30,6 +32,7 @@ pub use guard::{TokenGuard, Verdict};
 pub use handle::{EngineHandle, Submission};
 pub use proposer::{Offer, ProposeRequest, Proposer, ProposerState};
 pub use request::{Decoding, Request};
+pub use sampling::{Sampling, SamplingParams, TokenLogprobs};
 pub use stopwatch::{Effort, Pass, Stopwatch};
 pub use tree::{Node, best_first};
 pub use width::{Adaptive, Experience, Fixed, Outcome, Plan, PolicyStats, WidthPolicy};

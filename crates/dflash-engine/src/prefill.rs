@@ -1,5 +1,6 @@
 use dflash_tensor::Shape;
 
+use crate::choices::choose;
 use crate::cycle::{Emit, observe};
 use crate::decoder::{Decoder, Scratch};
 use crate::sequence::Sequence;
@@ -8,7 +9,7 @@ use crate::{EngineError, Event};
 /// Rows of a pass at most: four times as many are hardly faster, and their activations take memory.
 const MOST_ROWS: usize = 512;
 
-/// Runs the prompt through the target in chunks and returns the choice after its last position.
+/// Runs the prompt through the target in chunks and chooses the first id. Returns false when nobody listens any more.
 ///
 /// The chunks change no bit of it: prefill, verify and plain decoding are the same forward.
 pub(crate) fn prefill(
@@ -16,8 +17,10 @@ pub(crate) fn prefill(
     scratch: &mut Scratch,
     seq: &mut Sequence,
     emit: &mut Emit<'_>,
-) -> Result<Option<u32>, EngineError> {
+) -> Result<bool, EngineError> {
     let total = seq.prompt;
+    scratch.drafted.clear();
+    scratch.parents.clear();
     let rows = decoder.options().prefill_chunk.clamp(1, MOST_ROWS);
     for start in (0..total).step_by(rows) {
         let end = (start + rows).min(total);
@@ -29,9 +32,10 @@ pub(crate) fn prefill(
         seq.cache.accept_chain(chunk.len());
         observe(decoder, scratch, seq, 0..end - start, total - end);
         if !emit(Event::PrefillProgress { done: end, total }) {
-            return Ok(None);
+            return Ok(false);
         }
     }
     let last = scratch.batch.rows() - 1;
-    decoder.choose_row(scratch, last).map(Some)
+    choose(decoder, scratch, seq, last)?;
+    Ok(true)
 }

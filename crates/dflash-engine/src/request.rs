@@ -1,4 +1,4 @@
-use crate::TokenGuard;
+use crate::{SamplingParams, TokenGuard};
 
 /// How a request is decoded. The ids are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -12,7 +12,7 @@ pub enum Decoding {
     Plain,
 }
 
-/// A greedy decoding request.
+/// A decoding request.
 pub struct Request {
     /// Token ids to continue; not empty.
     pub prompt: Vec<u32>,
@@ -24,11 +24,26 @@ pub struct Request {
     pub guard: Option<Box<dyn TokenGuard>>,
     /// Speculative or plain.
     pub decoding: Decoding,
+    /// How ids are chosen.
+    pub sampling: SamplingParams,
+    /// Number of this answer among several to one prompt: each draws other noise.
+    pub choice: u32,
+    /// Tells log-probabilities, with so many alternatives to every id.
+    pub logprobs: Option<usize>,
 }
 
 impl Request {
-    /// A speculative request without stop ids.
+    /// A speculative, greedy request without stop ids.
     pub fn new(prompt: Vec<u32>, max_tokens: usize) -> Self {
-        Self { prompt, max_tokens, stop_ids: Vec::new(), guard: None, decoding: Decoding::default() }
+        Self {
+            prompt,
+            max_tokens,
+            stop_ids: Vec::new(),
+            guard: None,
+            decoding: Decoding::default(),
+            sampling: SamplingParams::default(),
+            choice: 0,
+            logprobs: None,
+        }
     }
 }

@@ -1,7 +1,7 @@
 use dflash_tensor::SeqCache;
 
 use crate::event::Stats;
-use crate::{FinishReason, ProposerState, TokenGuard, WidthPolicy};
+use crate::{FinishReason, ProposerState, SamplingParams, TokenGuard, WidthPolicy};
 
 /// One request in decoding: plain data.
 ///
@@ -18,6 +18,12 @@ pub(crate) struct Sequence {
     pub stop_ids: Vec<u32>,
     /// Other ends.
     pub guard: Option<Box<dyn TokenGuard>>,
+    /// How ids are chosen.
+    pub sampling: SamplingParams,
+    /// Number of the answer, for its noise.
+    pub choice: u32,
+    /// Alternatives to tell of every id; `None` tells nothing.
+    pub logprobs: Option<usize>,
     /// The target's state.
     pub cache: SeqCache,
     /// One state per proposer in use.

@@ -130,7 +130,7 @@ impl<'a> Stopwatch<'a> {
             }
             Pass::Verify(rows) => {
                 self.forward(rows, 0);
-                self.decoder.choose_all(&mut self.scratch)
+                self.decoder.choose_from(&mut self.scratch, 0)
             }
             Pass::Propose { proposer, width } => self.propose(proposer, width),
         }
@@ -154,7 +154,8 @@ impl<'a> Stopwatch<'a> {
         let (ids, drafted) = (&self.ids[..], &mut self.scratch.drafted);
         let confidence = &mut self.scratch.confidence;
         let failed = |source| EngineError::Proposer { name: proposer.name(), source };
-        proposer.propose(&mut [ProposeRequest { state, ids, width, drafted, confidence }]).map_err(failed)
+        let request = ProposeRequest { state, ids, rule: None, width, ranks: 1, drafted, confidence };
+        proposer.propose(&mut [request]).map_err(failed)
     }
 }
 

@@ -71,7 +71,8 @@ pub struct RuntimeArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub verify_len_cap: Option<String>,
 
-    /// How the width is chosen: adaptive, dflash (fixed block) or off (plain) [env: DFLASH_VERIFY_MODE]
+    /// What is verified: adaptive (as many drafted ids as promise to pay), ddtree (the same with a tree of the
+    /// draft's alternatives), dflash (always the whole block) or off (plain) [env: DFLASH_VERIFY_MODE]
     /// [default: adaptive].
     #[arg(long, value_name = "MODE")]
     pub verify_mode: Option<String>,

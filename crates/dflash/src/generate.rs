@@ -143,11 +143,10 @@ pub fn answer(
         false => Some(Box::new(StopGuard(runtime.text().stream(&request.stop)?)) as _),
     };
     let submission = runtime.engine().submit(Request {
-        prompt: prompt.to_vec(),
-        max_tokens: request.max_tokens,
         stop_ids: runtime.stop_ids().to_vec(),
         guard,
         decoding,
+        ..Request::new(prompt.to_vec(), request.max_tokens)
     });
     let mut stream = runtime.text().stream(&request.stop)?;
     let (mut text, mut ids) = (String::new(), Vec::new());
@@ -171,7 +170,7 @@ pub fn answer(
             }
             Event::Failed(error) => return Err(engine_failure(error)),
             Event::PrefillProgress { done, total } => meter.show("prompt", done, total),
-            Event::Cycle(_) => {}
+            Event::Logprobs(_) | Event::Cycle(_) => {}
         }
     }
     Err(Failure::new("the engine stopped in the middle of the answer"))

@@ -19,6 +19,8 @@ use crate::setting::{Names, Origin, Setting, boolean, whole_number};
 pub enum VerifyMode {
     /// The width follows measured costs and the acceptance seen so far.
     Adaptive,
+    /// As adaptive, over trees of the draft's alternatives.
+    Ddtree,
     /// The whole block, always.
     Dflash,
     /// One row: plain decoding.
@@ -105,23 +107,13 @@ fn threads(text: &str) -> Result<Option<usize>, String> {
 }
 
 fn verify_mode(typed: Option<&str>, env: &Environment) -> Outcome<Setting<VerifyMode>> {
-    refuse_ddtree(VERIFY_MODE.flag, typed)?;
-    if let (None, Some(name)) = (typed, VERIFY_MODE.env) {
-        refuse_ddtree(name, env.text(name)?)?;
-    }
     VERIFY_MODE.resolve(typed, env, VerifyMode::Adaptive, |text| match text.to_ascii_lowercase().as_str() {
         "adaptive" => Ok(VerifyMode::Adaptive),
+        "ddtree" => Ok(VerifyMode::Ddtree),
         "dflash" => Ok(VerifyMode::Dflash),
         "off" => Ok(VerifyMode::Off),
-        _ => Err("adaptive, dflash or off".to_owned()),
+        _ => Err("adaptive, ddtree, dflash or off".to_owned()),
     })
-}
-
-fn refuse_ddtree(name: &str, value: Option<&str>) -> Outcome<()> {
-    match value {
-        Some(text) if text.trim().eq_ignore_ascii_case("ddtree") => Err(refused::ddtree(name)),
-        _ => Ok(()),
-    }
 }
 
 fn offline(typed: bool, env: &Environment) -> Outcome<Setting<bool>> {

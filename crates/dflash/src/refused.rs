@@ -74,12 +74,6 @@ fn check_greedy(flag: &str, text: &str, greedy: &[f64]) -> Outcome<()> {
         .hint(format!("leave {flag} out, or give {flag} {}", greedy[0])))
 }
 
-/// Refuses a verify mode that is known and not built.
-pub fn ddtree(name: &str) -> Failure {
-    refusal(&format!("{name} ddtree"), "tree verification is not built yet")
-        .hint("take adaptive (the default) or dflash: both verify one chain")
-}
-
 fn refusal(name: &str, reason: &str) -> Failure {
     Failure::usage(format!("{name} is not supported")).cause(reason)
 }

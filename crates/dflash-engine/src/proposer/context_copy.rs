@@ -117,7 +117,9 @@ mod tests {
             let mut request = [ProposeRequest {
                 state: &mut state,
                 ids,
+                rule: None,
                 width,
+                ranks: 1,
                 drafted: &mut drafted,
                 confidence: &mut Vec::new(),
             }];

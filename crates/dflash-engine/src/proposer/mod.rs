@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use dflash_tensor::{BackendError, Tensor};
 
+use crate::sampling::Rule;
+
 mod block_diffusion;
 mod context_copy;
 mod oracle;
@@ -31,9 +33,15 @@ pub struct ProposeRequest<'a> {
     pub state: &'a mut ProposerState,
     /// Prompt and committed ids; the last one is the staged token.
     pub ids: &'a [u32],
+    /// How the target's ids are chosen; `None` where its highest logit is. One who proposes by the same rule, noise
+    /// included, is right more often.
+    pub rule: Option<Rule<'a>>,
     /// Rows the target will verify: `width - 1` drafted ids are wanted.
     pub width: usize,
-    /// Takes the drafted ids. One outside of the vocabulary counts as rejected, as do all after it.
+    /// Alternatives wanted for every drafted position, the most probable first. A proposer that has no alternatives
+    /// drafts one id per position.
+    pub ranks: usize,
+    /// Takes the drafted ids, position by position. One outside of the vocabulary counts as rejected, as do all after it.
     pub drafted: &'a mut Vec<u32>,
     /// Takes the proposer's own probability of each drafted id, where it has one.
     pub confidence: &'a mut Vec<f32>,

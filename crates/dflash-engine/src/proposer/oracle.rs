@@ -131,7 +131,15 @@ mod tests {
             let (mut drafted, mut confidence) = (Vec::new(), Vec::new());
             let (ids, drafts) = (&ids[..end], &mut drafted);
             let state = &mut state;
-            let request = ProposeRequest { state, ids, width, drafted: drafts, confidence: &mut confidence };
+            let request = ProposeRequest {
+                state,
+                ids,
+                rule: None,
+                width,
+                ranks: 1,
+                drafted: drafts,
+                confidence: &mut confidence,
+            };
             oracle.propose(&mut [request]).unwrap();
             assert_eq!((drafted.len(), confidence), (8, vec![oracle.rate as f32; 8]));
             blocks.extend(drafted);

@@ -9,3 +9,4 @@ mod drafts;
 mod faults;
 mod requests;
 mod scripts;
+mod trees;

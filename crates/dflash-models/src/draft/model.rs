@@ -105,8 +105,8 @@ impl Draft {
         self.choose(ws, states.len(), width, out)
     }
 
-    /// The logits of the block rows that `propose` chooses from, `[states * (width - 1), rows of the head]`,
-    /// for tests and tools.
+    /// The logits of the block rows that `propose` chooses from, `[states * (width - 1), rows of the head]`: `out`
+    /// comes from [`Draft::logit_rows`]. [`Draft::target_logits`] says what they mean.
     pub fn logits(
         &self,
         ws: &mut DraftWorkspace,
@@ -121,6 +121,26 @@ impl Draft {
         self.backend.logits(&self.tables.head, &ws.scratch.h, &rows, self.final_norm(), out);
         if let Some(cap) = self.tables.softcap {
             self.backend.softcap(cap, out);
+        }
+    }
+
+    /// A tensor for [`Draft::logits`].
+    pub fn logit_rows(&self) -> Tensor {
+        self.backend.tensor(1, self.tables.head.rows())
+    }
+
+    /// Row `row` of [`Draft::logits`] by target id; ids that the draft cannot propose have `-inf`, or are beyond the
+    /// end.
+    pub fn target_logits(&self, logits: &Tensor, row: usize, out: &mut Vec<f32>) {
+        let mut values = self.backend.read(logits, row);
+        values.truncate(self.tables.vocab);
+        match &self.tables.ids {
+            None => *out = values,
+            Some(ids) => {
+                out.clear();
+                out.resize(self.tables.ids_below, f32::NEG_INFINITY);
+                ids.iter().zip(values).for_each(|(&id, value)| out[id as usize] = value);
+            }
         }
     }
 

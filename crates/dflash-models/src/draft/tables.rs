@@ -19,6 +19,8 @@ pub(super) struct Tables {
     pub(super) vocab: usize,
     /// Target id of every row of a reduced head.
     pub(super) ids: Option<Vec<u32>>,
+    /// All target ids of the head are below this.
+    pub(super) ids_below: usize,
 }
 
 impl Tables {
@@ -40,7 +42,8 @@ impl Tables {
         let vocab = head.rows().min(ids.as_ref().map_or(target.spec().vocab, Vec::len));
         let scale = if embedding.is_some() { 1.0 } else { target.embedding_scale() };
         let embedding = embedding.unwrap_or_else(|| Arc::clone(target.embedding()));
-        Ok(Self { embedding, scale, softcap, head, vocab, ids })
+        let ids_below = ids.iter().flatten().max().map_or(vocab, |&id| id as usize + 1);
+        Ok(Self { embedding, scale, softcap, head, vocab, ids, ids_below })
     }
 }
 
