@@ -32,24 +32,24 @@ pub fn compare(request: &ComparisonRequest, env: &Environment) -> Outcome<ExitCo
     let course = Course { bench: &bench, request, legs: &legs, asked: &asked };
     let Measured { prompts, stopped } = course.run(&questions, &mut folder, progress);
     let bandwidth = before.max(bench.pair.backend.read_bandwidth());
+
     let incomplete = stopped.as_ref().map(|failure| {
-        let why = match failure.kind() {
-            FailureKind::Interrupted => "interrupted",
-            _ => "failed",
-        };
+        let why = if failure.kind() == FailureKind::Interrupted { "interrupted" } else { "failed" };
         format!("INCOMPLETE: {why} after {} of {} prompts", prompts.len(), questions.len())
     });
-    if !prompts.is_empty() {
-        let surroundings = Surroundings { bandwidth, incomplete };
-        let summary = Summary::of(&bench, request, &legs, &prompts, surroundings)?;
-        folder.finish(&summary)?;
-        folder.json("manifest.json", &manifest.json(Some(&summary)))?;
-        print(&if request.json { to_json(&summary)? } else { summary.text() })?;
+    let surroundings = Surroundings { bandwidth, incomplete };
+    let summary = (!prompts.is_empty())
+        .then(|| Summary::of(&bench, request, &legs, &prompts, surroundings))
+        .transpose()?;
+    folder.json("manifest.json", &manifest.ended(stopped.is_none(), summary.as_ref()))?;
+    if let Some(summary) = &summary {
+        folder.finish(summary)?;
+        print(&if request.json { to_json(summary)? } else { summary.text() })?;
         say(format_args!("report: {}", folder.path().join("report.html").display()));
-        if stopped.is_none() {
-            return Ok(ExitCode::from(summary.exit_code()));
-        }
     }
     drop(caught);
-    Err(stopped.unwrap_or_else(crate::report::Failure::interrupted))
+    match stopped {
+        Some(failure) => Err(failure),
+        None => Ok(ExitCode::from(summary.map_or(0, |summary| summary.exit_code()))),
+    }
 }

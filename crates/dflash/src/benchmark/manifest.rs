@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -5,6 +6,7 @@ use dflash_text::strftime;
 use serde_json::{Value, json};
 
 use super::bench::{Bench, Question};
+use super::folder::Folder;
 use super::leg::Leg;
 use super::machine::Machine;
 use super::summary::{Summary, label};
@@ -32,7 +34,7 @@ impl Manifest {
             std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
         let ids: Vec<&str> = questions.iter().map(|question| question.prompt.id.as_str()).collect();
         let (git_sha, git_dirty) = revision(env);
-        let facts = json!({
+        let mut facts = json!({
             "kind": "benchmark",
             "label": label(request),
             "timestamp": time(began),
@@ -48,11 +50,11 @@ impl Manifest {
             "pair": bench.pair.info.names(),
             "effective_config": request.options,
             "output_schema_version": 1,
-            "suite": request.suite,
             "prompt_ids": ids,
             "prompt_count": ids.len(),
             "chat_template": request.chat_template,
         });
+        extend(&mut facts, json!(request.suite));
         Self { began, argv, facts }
     }
 
@@ -62,25 +64,27 @@ impl Manifest {
         format!("{time}-{}-{}", request.suite.name(), slug(&request.pair.model))
     }
 
-    /// What is known before anything is measured; the summary, once there is one.
-    pub fn json(&self, summary: Option<&Summary>) -> Value {
+    /// What is known before anything is measured.
+    fn running(&self) -> Value {
         let mut facts = self.facts.clone();
-        let end = match summary {
-            None => json!({"status": "running"}),
-            Some(summary) => json!({
-                "status": if summary.incomplete.is_some() { "incomplete" } else { "complete" },
-                "ended": time(now()),
-                "benchmark_summary": summary.all,
-            }),
-        };
-        if let (Value::Object(facts), Value::Object(end)) = (&mut facts, end) {
-            facts.extend(end);
-        }
+        extend(&mut facts, json!({"status": "running"}));
+        facts
+    }
+
+    /// What is known in the end: whether everything was measured, and all prompts together.
+    pub fn ended(&self, complete: bool, summary: Option<&Summary>) -> Value {
+        let mut facts = self.facts.clone();
+        let end = json!({
+            "status": if complete { "complete" } else { "incomplete" },
+            "ended": time(now()),
+            "benchmark_summary": summary.map(|summary| &summary.all),
+        });
+        extend(&mut facts, end);
         facts
     }
 
     /// How it was called.
-    pub fn invocation(&self, path: &std::path::Path, request: &ComparisonRequest, legs: &[Leg]) -> Value {
+    fn invocation(&self, path: &Path, request: &ComparisonRequest, legs: &[Leg]) -> Value {
         let flags: Vec<&str> = self.argv.iter().skip(1).filter_map(|argument| flag(argument)).collect();
         json!({
             "command": "dflash benchmark",
@@ -96,14 +100,16 @@ impl Manifest {
     }
 
     /// Writes both files.
-    pub fn write(
-        &self,
-        folder: &super::folder::Folder,
-        request: &ComparisonRequest,
-        legs: &[Leg],
-    ) -> Outcome<()> {
-        folder.json("manifest.json", &self.json(None))?;
+    pub fn write(&self, folder: &Folder, request: &ComparisonRequest, legs: &[Leg]) -> Outcome<()> {
+        folder.json("manifest.json", &self.running())?;
         folder.json("invocation.json", &self.invocation(folder.path(), request, legs))
+    }
+}
+
+/// Adds the fields of one object to those of another.
+pub fn extend(facts: &mut Value, more: Value) {
+    if let (Value::Object(facts), Value::Object(more)) = (facts, more) {
+        facts.extend(more);
     }
 }
 

@@ -9,13 +9,14 @@ use super::category::Category;
 use super::ceiling::Ceiling;
 use super::leg::Leg;
 use super::machine::Machine;
+use super::manifest::extend;
 use super::positions::Positions;
 use super::prompt_report::PromptReport;
 use super::score::{Score, scores};
 use crate::generate::ids_sha256;
 use crate::report::Outcome;
 use crate::request::ComparisonRequest;
-use crate::runtime::PairNames;
+use crate::runtime::{DraftInfo, PairNames};
 
 /// What `summary.json` holds.
 #[derive(Debug, Clone, Serialize)]
@@ -115,7 +116,7 @@ impl Summary {
             backend: bench.pair.info.backend.clone(),
             label: label(request),
             incomplete: surroundings.incomplete,
-            config: config(bench, request)?,
+            config: config(bench, request),
             legs: legs.to_vec(),
             categories: by_category.map(|(name, prompts)| (name.to_owned(), category(&prompts))).collect(),
             all: category(&prompts.iter().collect::<Vec<_>>()),
@@ -160,13 +161,12 @@ fn by_category<'a, 'b>(prompts: &'b [Answered<'a>]) -> Vec<(&'b str, Vec<&'b Ans
     found
 }
 
-fn config(bench: &Bench, request: &ComparisonRequest) -> Outcome<Value> {
-    let failed = |error: serde_json::Error| crate::report::Failure::from_error(&error);
-    let mut config = serde_json::to_value(&request.suite).map_err(failed)?;
+fn config(bench: &Bench, request: &ComparisonRequest) -> Value {
+    let mut config = json!(request.suite);
     let options = &request.options;
     let engine = bench.pair.decoder.options();
     let quant = match &bench.pair.info.draft {
-        crate::runtime::DraftInfo::Model { quant, .. } => Some(quant.0.to_string()),
+        DraftInfo::Model { quant, .. } => Some(quant.0.to_string()),
         _ => None,
     };
     let more = json!({
@@ -185,10 +185,8 @@ fn config(bench: &Bench, request: &ComparisonRequest) -> Outcome<Value> {
         "draft_sink_size": options.draft_sink_size.value,
         "draft_window_size": options.draft_window_size.value,
     });
-    if let (Value::Object(config), Value::Object(more)) = (&mut config, more) {
-        config.extend(more);
-    }
-    Ok(config)
+    extend(&mut config, more);
+    config
 }
 
 fn all_ids(prompts: &[Answered<'_>], leg: Leg) -> String {

@@ -141,6 +141,10 @@ fn every_file_is_there_and_they_agree() {
     let manifest = bench.json("manifest.json");
     assert_eq!((&manifest["status"], &manifest["prompt_count"]), (&json!("complete"), &json!(4)));
     assert_eq!(manifest["prompt_ids"], json!(ids));
+    assert_eq!(
+        (&manifest["suite"], &summary["config"]["suite"]),
+        (&json!("prompt-file"), &json!("prompt-file"))
+    );
     assert_eq!(manifest["benchmark_summary"], summary["all"]);
     assert_eq!(manifest["git_sha"], Value::Null, "there is no repository");
     assert!(bench.json("invocation.json")["explicit_flags"].as_array().unwrap().contains(&json!("--repeat")));
@@ -391,5 +395,6 @@ fn what_was_measured_before_an_interruption_is_kept() {
     let summary = bench.json("summary.json");
     assert_eq!((&summary["incomplete"], &summary["all"]["prompts"]), (&json!(told), &json!(1)));
     assert_eq!(bench.json("manifest.json")["status"], "incomplete");
+    assert!(bench.read("report.html").contains(told));
     assert_eq!(bench.trials().len(), 1);
 }
