@@ -1,13 +1,13 @@
 use super::philox::philox;
 
-/// Counters that are computed together.
-pub(super) const LANES: usize = 8;
+/// Counters whose words are looked at together.
+pub(super) const LANES: usize = 4;
 /// Ids whose noise they are.
 pub(super) const GROUP: usize = 4 * LANES;
 
 /// The noise of one position: for every target id a number of its own, uniform in (0, 1), with 64 bits.
 ///
-/// It is a function of (seed, answer, position, id) and nothing else. The upper 32 bits of 32 ids come together; the
+/// It is a function of (seed, answer, position, id) and nothing else. The upper 32 bits of 16 ids come together; the
 /// lower ones are computed only for the few ids they matter to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Noise {
@@ -42,17 +42,20 @@ impl Noise {
     /// The upper bits of ids `GROUP * group` and after, in order of `[word][lane]`.
     pub(super) fn highs(&self, group: u32) -> [[u32; LANES]; 4] {
         let first = group * LANES as u32;
-        philox(self.counter(std::array::from_fn(|lane| first + lane as u32), HIGH), self.key)
+        // One after the other: the compiler keeps no more in registers.
+        let counters = std::array::from_fn(|lane| self.counter(first + lane as u32, HIGH));
+        let words: [[u32; 4]; LANES] = counters.map(|counter| philox(counter, self.key));
+        std::array::from_fn(|word| words.map(|words| words[word]))
     }
 
     fn half(&self, id: u32, half: u32) -> u32 {
         let (group, within) = (id / GROUP as u32, id % GROUP as u32);
         let (word, lane) = (within / LANES as u32, within % LANES as u32);
-        philox(self.counter([group * LANES as u32 + lane], half), self.key)[word as usize][0]
+        philox(self.counter(group * LANES as u32 + lane, half), self.key)[word as usize]
     }
 
-    fn counter<const N: usize>(&self, first: [u32; N], half: u32) -> [[u32; N]; 4] {
-        [first, [self.position; N], [self.choice; N], [half; N]]
+    fn counter(&self, first: u32, half: u32) -> [u32; 4] {
+        [first, self.position, self.choice, half]
     }
 }
 

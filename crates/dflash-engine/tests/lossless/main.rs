@@ -8,4 +8,5 @@ mod common;
 mod drafts;
 mod faults;
 mod requests;
+mod sampling;
 mod scripts;
