@@ -1,4 +1,5 @@
 use std::ops::Range;
+use std::time::Instant;
 
 use dflash_tensor::{BackendError, Shape};
 
@@ -7,7 +8,7 @@ use crate::commit::commit;
 use crate::decoder::{Decoder, Scratch};
 use crate::sampling::Rule;
 use crate::sequence::Sequence;
-use crate::{Cycle, EngineError, Event, Outcome, Plan, ProposeRequest};
+use crate::{Cycle, EngineError, Event, Outcome, Phases, Plan, ProposeRequest};
 
 /// Takes an event; false when nobody listens any more.
 pub(crate) type Emit<'a> = dyn FnMut(Event) -> bool + 'a;
@@ -19,15 +20,20 @@ pub(crate) fn cycle(
     seq: &mut Sequence,
     emit: &mut Emit<'_>,
 ) -> Result<bool, EngineError> {
+    let mut laps = Laps::start();
     let (plan, class) = plan(decoder, scratch, seq);
-    propose(decoder, scratch, seq, &plan)?;
+    let judged = propose(decoder, scratch, seq, &plan, class)?;
+    let draft_s = laps.lap();
     let width = scratch.drafted.len() + 1;
     verify(decoder, scratch, seq);
     choose(decoder, scratch, seq, 0)?;
     let accepted = scratch.accepted.len() - 1;
+    let verify_s = laps.lap();
+
     let committed = commit(seq, &scratch.accepted);
     seq.cache.accept_chain(committed.ids);
     debug_assert_eq!(seq.cache.len() + 1, seq.ids.len(), "the staged token alone is not in the cache");
+    let rollback_s = laps.lap();
 
     let proposer = plan.proposer.filter(|_| width > 1);
     let cycle = Cycle {
@@ -40,12 +46,41 @@ pub(crate) fn cycle(
     if !deliver(scratch, committed.delivered, emit) || !emit(Event::Cycle(cycle)) {
         return Ok(false);
     }
+    laps.lap();
     if seq.finish.is_none() {
         observe(decoder, scratch, seq, 0..committed.ids, 0);
-        // By the plan: an id that could not be verified counts as rejected.
-        seq.policy.record(&Outcome { proposer: plan.proposer, class, width: plan.width, accepted });
     }
+    let observe_s = laps.lap();
+    seq.stats.phases.add(Phases { draft_s, verify_s, rollback_s, observe_s });
+    let committed = committed.delivered;
+    let step_s = verify_s + rollback_s + observe_s;
+    seq.policy.record(&Outcome {
+        proposer: plan.proposer,
+        class,
+        planned: plan.width,
+        verified: width,
+        judged,
+        accepted,
+        committed,
+        draft_s,
+        step_s,
+    });
     Ok(true)
+}
+
+/// Times what happens between two calls.
+struct Laps(Instant);
+
+impl Laps {
+    fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Seconds since the last lap.
+    fn lap(&mut self) -> f64 {
+        let now = Instant::now();
+        (now - std::mem::replace(&mut self.0, now)).as_secs_f64()
+    }
 }
 
 /// Asks every proposer what it has, and the policy what to do with it.
@@ -63,15 +98,18 @@ fn plan(decoder: &Decoder, scratch: &mut Scratch, seq: &mut Sequence) -> (Plan, 
     (plan, class)
 }
 
-/// Fills `scratch.drafted` with ids the target can verify.
+/// Fills `scratch.drafted` with the ids that the target is to verify. Returns the rows by which the proposer is
+/// judged: more than are verified, where it was asked for ids and gave none that can be.
 fn propose(
     decoder: &Decoder,
     scratch: &mut Scratch,
     seq: &mut Sequence,
     plan: &Plan,
-) -> Result<(), EngineError> {
+    class: usize,
+) -> Result<usize, EngineError> {
     scratch.drafted.clear();
-    let Some(index) = plan.proposer.filter(|_| plan.width > 1) else { return Ok(()) };
+    scratch.confidence.clear();
+    let Some(index) = plan.proposer.filter(|_| plan.width > 1) else { return Ok(1) };
     let rule = Rule { params: &seq.sampling, choice: seq.choice, prompt: seq.prompt };
     let request = ProposeRequest {
         state: &mut seq.proposers[index],
@@ -79,6 +117,7 @@ fn propose(
         rule: rule.unless_plain(),
         width: plan.width,
         drafted: &mut scratch.drafted,
+        confidence: &mut scratch.confidence,
     };
     match decoder.proposers()[index].propose(&mut [request]) {
         // A draft that computes nonsense has drafted nothing; the text does not depend on it.
@@ -88,7 +127,12 @@ fn propose(
     let vocab = decoder.target().spec().vocab;
     let valid = scratch.drafted.iter().take_while(|&&id| (id as usize) < vocab).count();
     scratch.drafted.truncate(valid.min(plan.width - 1));
-    Ok(())
+    if scratch.drafted.len() + 1 < plan.width {
+        return Ok(plan.width);
+    }
+    let width = seq.policy.cut(plan, class, &scratch.confidence).clamp(1, plan.width);
+    scratch.drafted.truncate(width - 1);
+    Ok(width)
 }
 
 /// One pass of the target over the staged token and the drafted ids.
@@ -99,7 +143,7 @@ fn verify(decoder: &Decoder, scratch: &mut Scratch, seq: &mut Sequence) {
     scratch.batch.clear();
     scratch.batch.push(&scratch.rows, seq.cache.len(), Shape::Chain);
     seq.cache.begin_verify(scratch.rows.len());
-    decoder.forward(scratch, &mut seq.cache, !seq.proposers.is_empty());
+    decoder.forward(scratch, &mut seq.cache, seq.tapped);
 }
 
 /// Shows the committed rows of the last pass to every proposer.

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use dflash_models::{Taps, Target, Workspace};
@@ -11,8 +11,8 @@ use crate::prefill::prefill;
 use crate::sampling::{MOST_ALTERNATIVES, Sampler, SamplingError};
 use crate::sequence::Sequence;
 use crate::{
-    Adaptive, Decoding, EngineError, Event, FinishReason, Fixed, Offer, Proposer, Request, Stats, StepCosts,
-    TokenLogprobs, WidthPolicy,
+    Adaptive, Decoding, EngineError, Event, Experience, FinishReason, Fixed, Offer, Proposer, Request, Stats,
+    StepCosts, TokenLogprobs, WidthPolicy,
 };
 
 /// How the width of a cycle is picked.
@@ -55,6 +55,7 @@ pub struct Decoder {
     proposers: Vec<Box<dyn Proposer>>,
     options: DecoderOptions,
     costs: Option<Arc<StepCosts>>,
+    experience: Arc<Mutex<Experience>>,
     policy: Box<NewPolicy>,
 }
 
@@ -66,6 +67,7 @@ pub(crate) struct Scratch {
     pub rows: Vec<u32>,
     pub offers: Vec<Offer>,
     pub drafted: Vec<u32>,
+    pub confidence: Vec<f32>,
     pub accepted: Vec<u32>,
     pub choices: Vec<Choice>,
     pub sampler: Sampler,
@@ -91,7 +93,8 @@ impl Decoder {
     /// A decoder with the policy of `options.mode`. Adaptive widths need [`Decoder::set_costs`] first;
     /// until then every step is plain.
     pub fn new(target: Box<dyn Target>, proposers: Vec<Box<dyn Proposer>>, options: DecoderOptions) -> Self {
-        Self { target, proposers, options, costs: None, policy: Box::new(policy_of_mode) }
+        let experience = Arc::new(Mutex::new(Experience::new(&proposers, options.block)));
+        Self { target, proposers, options, costs: None, experience, policy: Box::new(policy_of_mode) }
     }
 
     /// Replaces the width policy of new sequences.
@@ -106,6 +109,12 @@ impl Decoder {
     /// What cycles cost here, see [`StepCosts::measure`].
     pub fn set_costs(&mut self, costs: StepCosts) {
         self.costs = Some(Arc::new(costs));
+    }
+
+    /// What earlier requests of the pair have shown, shared by all sequences of this decoder: each adds to it when
+    /// it ends.
+    pub fn experience(&self) -> &Arc<Mutex<Experience>> {
+        &self.experience
     }
 
     /// What cycles cost here, if known.
@@ -159,6 +168,7 @@ impl Decoder {
             }
         }
         seq.stats.decode_s = began.elapsed().as_secs_f64();
+        seq.stats.policy = seq.policy.finish();
         let reason = seq.finish.unwrap_or(FinishReason::Length);
         emit(Event::Finished { reason, stats: seq.stats });
         Ok(())
@@ -198,8 +208,7 @@ impl Decoder {
         if let Some(given) = request.logprobs.filter(|&given| given > MOST_ALTERNATIVES) {
             return Err(SamplingError::TooManyAlternatives { given }.into());
         }
-        let speculative = request.decoding == Decoding::Speculative && self.options.mode != VerifyMode::Off;
-        let proposers = if speculative { &self.proposers[..] } else { &[] };
+        let proposers = self.proposers_of(request.decoding);
         let (budget, mut ids) = (request.max_tokens.min(context - prompt), request.prompt);
         ids.reserve_exact(budget);
         Ok(Sequence {
@@ -213,10 +222,22 @@ impl Decoder {
             logprobs: request.logprobs,
             cache: self.target.new_cache(),
             proposers: proposers.iter().map(|proposer| proposer.new_state()).collect(),
+            tapped: proposers.iter().any(|proposer| !proposer.taps().is_empty()),
             policy: (self.policy)(self),
             finish: None,
             stats: Stats { prompt_tokens: prompt, ..Stats::default() },
         })
+    }
+
+    /// Those that take part.
+    fn proposers_of(&self, decoding: Decoding) -> &[Box<dyn Proposer>] {
+        let free = self.proposers.iter().take_while(|proposer| !proposer.costly()).count();
+        let count = match (self.options.mode, decoding) {
+            (VerifyMode::Off, _) | (_, Decoding::Plain) => 0,
+            (_, Decoding::Ngram) => free,
+            (_, Decoding::Speculative) => self.proposers.len(),
+        };
+        &self.proposers[..count]
     }
 
     pub(crate) fn scratch(&self) -> Scratch {
@@ -231,6 +252,7 @@ impl Decoder {
             rows: Vec::with_capacity(width),
             offers: Vec::with_capacity(self.proposers.len()),
             drafted: Vec::with_capacity(width),
+            confidence: Vec::with_capacity(width),
             accepted: Vec::with_capacity(width),
             choices: Vec::with_capacity(width),
             sampler: Sampler::default(),
@@ -279,12 +301,8 @@ fn policy_of_mode(decoder: &Decoder) -> Box<dyn WidthPolicy> {
     let width = decoder.options.max_width();
     match (decoder.options.mode, &decoder.costs) {
         (VerifyMode::Adaptive, Some(costs)) => {
-            let priors: Vec<Vec<f32>> = decoder
-                .proposers
-                .iter()
-                .map(|proposer| (0..proposer.classes()).map(|class| proposer.prior(class)).collect())
-                .collect();
-            Box::new(Adaptive::new(Arc::clone(costs), decoder.options.block, &priors))
+            let (costs, experience) = (Arc::clone(costs), Arc::clone(&decoder.experience));
+            Box::new(Adaptive::new(costs, experience, &decoder.proposers, decoder.options.block))
         }
         (VerifyMode::Fixed, _) => {
             let mut order: Vec<usize> = (0..decoder.proposers.len()).collect();

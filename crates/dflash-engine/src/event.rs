@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{EngineError, TokenLogprobs};
+use crate::{EngineError, PolicyStats, TokenLogprobs};
 
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -27,6 +27,37 @@ pub struct Cycle {
     pub committed: usize,
 }
 
+/// Seconds of the phases of all cycles.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Phases {
+    /// Asking the proposers.
+    pub draft_s: f64,
+    /// Passes of the target with their choices.
+    pub verify_s: f64,
+    /// Keeping the accepted rows of the caches and dropping the others.
+    pub rollback_s: f64,
+    /// Showing the committed rows to the proposers.
+    pub observe_s: f64,
+}
+
+impl Phases {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.draft_s += other.draft_s;
+        self.verify_s += other.verify_s;
+        self.rollback_s += other.rollback_s;
+        self.observe_s += other.observe_s;
+    }
+}
+
+/// Drafted ids at one position of their block.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct PositionCount {
+    /// Verified, whatever became of those before.
+    pub verified: usize,
+    /// Accepted, with all before them.
+    pub accepted: usize,
+}
+
 /// What a request took, counted in delivered ids.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Stats {
@@ -48,6 +79,12 @@ pub struct Stats {
     pub cycles_by_width: BTreeMap<usize, usize>,
     /// Cycles by proposer.
     pub cycles_by_proposer: BTreeMap<&'static str, usize>,
+    /// Drafted ids by their position, the first one after the staged token's.
+    pub accepted_by_position: Vec<PositionCount>,
+    /// Where the time of the cycles went.
+    pub phases: Phases,
+    /// What the width policy did.
+    pub policy: PolicyStats,
 }
 
 impl Stats {
@@ -77,6 +114,12 @@ impl Stats {
         self.accepted += cycle.accepted;
         *self.cycles_by_width.entry(cycle.width).or_default() += 1;
         *self.cycles_by_proposer.entry(cycle.proposer.unwrap_or("none")).or_default() += 1;
+        let positions = self.accepted_by_position.len().max(cycle.width - 1);
+        self.accepted_by_position.resize(positions, PositionCount::default());
+        for (position, count) in self.accepted_by_position[..cycle.width - 1].iter_mut().enumerate() {
+            count.verified += 1;
+            count.accepted += usize::from(position < cycle.accepted);
+        }
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn prefill(
         scratch.batch.clear();
         scratch.batch.push(chunk, start, Shape::Chain);
         seq.cache.begin_prefill(chunk.len());
-        decoder.forward(scratch, &mut seq.cache, !seq.proposers.is_empty());
+        decoder.forward(scratch, &mut seq.cache, seq.tapped);
         seq.cache.accept_chain(chunk.len());
         observe(decoder, scratch, seq, 0..end - start, total - end);
         if !emit(Event::PrefillProgress { done: end, total }) {

@@ -6,6 +6,8 @@ pub enum Decoding {
     /// With the engine's proposers and width policy.
     #[default]
     Speculative,
+    /// With those proposers alone that come before the first costly one, such as context copy.
+    Ngram,
     /// One row at a time, nothing proposed and nothing tapped.
     Plain,
 }

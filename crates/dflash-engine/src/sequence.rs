@@ -28,6 +28,8 @@ pub(crate) struct Sequence {
     pub cache: SeqCache,
     /// One state per proposer in use.
     pub proposers: Vec<ProposerState>,
+    /// Whether any of them looks at the target's layers.
+    pub tapped: bool,
     /// Picks proposer and width.
     pub policy: Box<dyn WidthPolicy>,
     /// Why it ended.

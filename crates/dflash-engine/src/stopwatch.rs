@@ -150,9 +150,13 @@ impl<'a> Stopwatch<'a> {
         let proposer = &self.decoder.proposers()[index];
         let state = self.states[index].as_mut().expect("a proposer that costs something");
         self.scratch.drafted.clear();
+        self.scratch.confidence.clear();
         let (ids, drafted) = (&self.ids[..], &mut self.scratch.drafted);
+        let confidence = &mut self.scratch.confidence;
         let failed = |source| EngineError::Proposer { name: proposer.name(), source };
-        proposer.propose(&mut [ProposeRequest { state, ids, rule: None, width, drafted }]).map_err(failed)
+        proposer
+            .propose(&mut [ProposeRequest { state, ids, rule: None, width, drafted, confidence }])
+            .map_err(failed)
     }
 }
 

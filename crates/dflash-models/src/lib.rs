@@ -62,7 +62,7 @@ mod toolkits;
 mod workspace;
 
 pub use affine::DraftQuant;
-pub use draft::{Draft, DraftOptions, DraftSpec, DraftState, DraftWorkspace};
+pub use draft::{Draft, DraftOptions, DraftSpec, DraftState, DraftWorkspace, Ranked};
 pub use element::Element;
 pub use error::{Difference, ModelError};
 pub use families::supported_model_types;

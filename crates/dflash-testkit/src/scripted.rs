@@ -72,7 +72,7 @@ impl Proposer for Scripted {
     }
 }
 
-/// Picks proposer and width by lot.
+/// Picks proposer and width by lot, and cuts drafted blocks by lot.
 pub struct RandomWidths(pub Rng);
 
 impl WidthPolicy for RandomWidths {
@@ -80,6 +80,10 @@ impl WidthPolicy for RandomWidths {
         let index = self.0.below(offers.len() as u32) as usize;
         let width = 1 + self.0.below(limit.min(offers[index].ids + 1) as u32) as usize;
         Plan { proposer: (width > 1).then_some(index), width }
+    }
+
+    fn cut(&mut self, plan: &Plan, _: usize, _: &[f32]) -> usize {
+        1 + self.0.below(plan.width as u32) as usize
     }
 
     fn record(&mut self, _: &Outcome) {}

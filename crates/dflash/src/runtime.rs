@@ -16,6 +16,7 @@ use crate::cores::cores;
 use crate::costs;
 use crate::draft_quant::{DraftQuant, DraftQuantSource};
 use crate::env::Environment;
+use crate::experience;
 use crate::options::{Options, VerifyMode};
 use crate::pair::{Draft, Locator, PairChoice, Target as Located};
 use crate::progress::Progress;
@@ -86,6 +87,7 @@ pub struct Runtime {
     text: TextPipeline,
     stop_ids: Vec<u32>,
     info: PairInfo,
+    _experience: experience::Kept,
 }
 
 /// The backend that the options ask for.
@@ -143,7 +145,8 @@ impl Runtime {
             let costs = costs::known_or_measured(&decoder, &info, options, progress)?;
             decoder.set_costs(costs);
         }
-        Ok(Self { engine: EngineHandle::start(decoder, QUEUE), text, stop_ids, info })
+        let _experience = experience::Kept::of(&decoder, &info, options);
+        Ok(Self { engine: EngineHandle::start(decoder, QUEUE), text, stop_ids, info, _experience })
     }
 
     /// The engine.

@@ -105,7 +105,7 @@ fn what_it_measures_is_what_decoding_picks_widths_by() {
     let known = || -> Value { serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap() };
     let entry = || known().as_object().unwrap().values().next().unwrap().clone();
     let widths = || -> Vec<u64> {
-        let points: Vec<(u64, f64)> = serde_json::from_value(entry()["costs"]["verify"].clone()).unwrap();
+        let points: Vec<(u64, f64)> = serde_json::from_value(entry()["value"]["verify"].clone()).unwrap();
         points.into_iter().map(|point| point.0).collect()
     };
     let generate = || {

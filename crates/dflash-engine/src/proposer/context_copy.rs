@@ -114,8 +114,14 @@ mod tests {
         let mut drafted = Vec::new();
         if offer.ids > 0 {
             let width = offer.ids + 1;
-            let mut request =
-                [ProposeRequest { state: &mut state, ids, rule: None, width, drafted: &mut drafted }];
+            let mut request = [ProposeRequest {
+                state: &mut state,
+                ids,
+                rule: None,
+                width,
+                drafted: &mut drafted,
+                confidence: &mut Vec::new(),
+            }];
             copy.propose(&mut request).unwrap();
         }
         (offer, drafted)

@@ -38,6 +38,8 @@ pub struct ProposeRequest<'a> {
     pub width: usize,
     /// Takes the drafted ids. One outside of the vocabulary counts as rejected, as do all after it.
     pub drafted: &'a mut Vec<u32>,
+    /// Takes the proposer's own probability of each drafted id, where it has one.
+    pub confidence: &'a mut Vec<f32>,
 }
 
 /// Proposes the next ids of sequences. What it proposes can cost time, never change the text.
@@ -61,6 +63,11 @@ pub trait Proposer: Send + Sync {
     /// Probability that the first drafted id of a class is accepted, until it was measured.
     fn prior(&self, _class: usize) -> f32 {
         0.5
+    }
+
+    /// Whether it tells its own probability of every id that it drafts.
+    fn confident(&self) -> bool {
+        false
     }
 
     /// Whether a proposal costs about as much as a step of the target, so that its time must be measured.

@@ -10,12 +10,14 @@ mod load;
 mod model;
 mod names;
 mod observe;
+mod ranked;
 mod speculators;
 mod state;
 mod tables;
 mod zlab;
 
 pub use model::{Draft, DraftOptions, DraftSpec};
+pub use ranked::Ranked;
 pub use state::{DraftState, DraftWorkspace};
 
 pub(crate) use kind::{is_draft_arch, kind_of};

@@ -49,6 +49,8 @@ pub struct DraftWorkspace {
     /// Rows that are chosen at, or new rows of every sequence.
     pub(super) rows: Vec<usize>,
     pub(super) choices: Vec<Choice>,
+    /// Of a block, where more than the choices was asked for.
+    pub(super) logits: Option<Tensor>,
 }
 
 /// Calls `body` with the caches of `states`. A single one, as decoding has it, takes no list.
@@ -71,6 +73,7 @@ impl DraftWorkspace {
             ids: Vec::new(),
             rows: Vec::new(),
             choices: Vec::new(),
+            logits: None,
         }
     }
 }

@@ -1,0 +1,319 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::acceptance::{Calibration, Positions};
+use super::ledger::Ledger;
+use super::live::LiveCosts;
+use super::promise::{Cut, Promise, WIDTHS};
+use super::{Experience, Outcome, Plan, PolicyStats, WidthPolicy};
+use crate::{Offer, Proposer, StepCosts};
+
+/// Plain steps before the second probe of a proposer that does not pay; the first one comes at once, unless earlier
+/// requests have shown what it is like.
+const FIRST_PROBE: usize = 16;
+/// Plain steps between probes at most.
+const LAST_PROBE: usize = 512;
+/// Ids by which drafting must promise more than plain decoding: costs and acceptance are known only so well.
+const MARGIN: f64 = 0.02;
+/// Cycles without a plain step after which one is made, so that it is known what plain decoding would cost.
+const MEASURE_PLAIN: usize = 64;
+/// Cycles that the pace remembers.
+const PACE_MEMORY: f64 = 32.0;
+
+/// Picks proposer and rows with the most expected ids per second, and never loses more than a bounded number of
+/// plain steps.
+///
+/// Before drafting it goes by what blocks have promised of late; once a block is drafted, by the draft's own
+/// probability of each id, calibrated by what was accepted. A choice is worth its expected ids minus what could be
+/// committed in its time anyway, at the present pace: maximising that maximises ids per second in the long run
+/// (the reward of a renewal process). A proposer that does not pay is tried again after a number of steps that
+/// doubles each time it fails. [`Ledger`] bounds what all of this can lose.
+pub struct Adaptive {
+    costs: LiveCosts,
+    tracks: Vec<Track>,
+    pace: Pace,
+    ledger: Ledger,
+    shared: Arc<Mutex<Experience>>,
+    /// What this sequence adds to it.
+    seen: Experience,
+    stats: PolicyStats,
+    cycles_since_plain: usize,
+    /// The probabilities of the block in work, and whether it is a probe.
+    confidence: Vec<f32>,
+    probing: bool,
+}
+
+/// What is known of one proposer.
+struct Track {
+    /// Whether it tells probabilities.
+    confident: bool,
+    /// By class.
+    positions: Vec<Positions>,
+    /// By its own probabilities.
+    calibration: Calibration,
+    /// Widths at which it may draft, with what they promised.
+    promises: Vec<(usize, Option<Promise>)>,
+    probe: Probe,
+}
+
+/// When to try a proposer that does not promise to pay.
+struct Probe {
+    interval: usize,
+    plain_steps: usize,
+    /// Times in a row that it paid.
+    paid: usize,
+}
+
+/// What a proposer could do now.
+struct Bid {
+    plan: Plan,
+    worth: f64,
+}
+
+/// Why a step is plain; the strongest reason is the last.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Reason {
+    NoOffer,
+    Unpromising,
+    LossLimit,
+}
+
+/// Ids per second of late, plain steps included.
+struct Pace {
+    ids: f64,
+    seconds: f64,
+}
+
+impl Adaptive {
+    /// For one sequence. `experience` is shared by all sequences of the pair: it gives the priors, and takes what
+    /// this sequence shows when it ends.
+    ///
+    /// # Panics
+    /// When costs or experience are not those of `proposers` and `block`.
+    pub fn new(
+        costs: Arc<StepCosts>,
+        experience: Arc<Mutex<Experience>>,
+        proposers: &[Box<dyn Proposer>],
+        block: usize,
+    ) -> Self {
+        let costs = LiveCosts::new(costs);
+        let known = lock(&experience).clone();
+        let tracks = proposers.iter().enumerate();
+        let tracks =
+            tracks.map(|(index, proposer)| Track::new(&known, index, proposer.as_ref(), block)).collect();
+        Self {
+            tracks,
+            pace: Pace { ids: PACE_MEMORY / 4.0, seconds: PACE_MEMORY / 4.0 * costs.plain() },
+            costs,
+            ledger: Ledger::new(),
+            seen: known.emptied(),
+            shared: experience,
+            stats: PolicyStats::default(),
+            cycles_since_plain: 0,
+            confidence: Vec::with_capacity(block),
+            probing: false,
+        }
+    }
+
+    fn pace(&self) -> f64 {
+        (self.pace.ids / self.pace.seconds).max(1.0 / self.costs.plain())
+    }
+
+    /// Whether a cycle that drafts and verifies so many rows may begin: all of it may be lost but the one id that
+    /// a plain step gives too.
+    fn affords(&self, proposer: usize, drafted: usize, rows: usize) -> bool {
+        let seconds = self.costs.propose(proposer, drafted) + self.costs.verify(rows);
+        seconds / self.costs.plain() - 1.0 <= self.ledger.left()
+    }
+
+    /// The best that a proposer can do with at most `most` rows; `None` where it may not lose any more.
+    fn bid(&self, proposer: usize, class: usize, most: usize, pace: f64) -> Option<Bid> {
+        let track = &self.tracks[proposer];
+        let positions = || track.positions[class].values();
+        let plan = |width| Plan { proposer: Some(proposer), width };
+        if !track.confident {
+            let most = (2..=most).rev().find(|&rows| self.affords(proposer, rows, rows))?;
+            let cut = Cut::best(positions(), most, &self.costs, pace);
+            let width = cut.rows.max(2);
+            let worth = cut.worth(pace) - pace * self.costs.propose(proposer, width);
+            return Some(Bid { plan: plan(width), worth });
+        }
+        let widths = track.promises.iter().filter(|(width, _)| *width <= most);
+        let bids = widths.filter(|&&(width, _)| self.affords(proposer, width, 1)).map(|&(width, promise)| {
+            let promise =
+                promise.unwrap_or_else(|| Promise::new(Cut::best(positions(), width, &self.costs, pace)));
+            Bid { plan: plan(width), worth: promise.worth(self.costs.propose(proposer, width), pace) }
+        });
+        bids.max_by(|a, b| a.worth.total_cmp(&b.worth))
+    }
+
+    /// Remembers what a block promises at every width; beyond what was drafted by the means of its positions.
+    fn promise(&mut self, proposer: usize, class: usize, pace: f64) {
+        let Track { positions, calibration, promises, .. } = &mut self.tracks[proposer];
+        let positions = &mut positions[class];
+        let drafted = || self.confidence.iter().enumerate().map(|(at, &sure)| calibration.at(at, sure));
+        drafted().enumerate().for_each(|(position, value)| positions.see(position, value));
+        for (width, promise) in promises {
+            let beyond = positions.values().skip(self.confidence.len());
+            let cut = Cut::best(drafted().chain(beyond), *width, &self.costs, pace);
+            promise.get_or_insert_with(|| Promise::new(cut)).see(cut);
+        }
+    }
+
+    /// What the cycle took by the estimates, in seconds.
+    fn estimate(&self, outcome: &Outcome) -> f64 {
+        let draft = outcome.proposer.map_or(0.0, |proposer| self.costs.propose(proposer, outcome.planned));
+        draft + self.costs.verify(outcome.verified)
+    }
+
+    /// Learns from every drafted id that was judged.
+    fn judge(&mut self, proposer: usize, outcome: &Outcome) {
+        let track = &mut self.tracks[proposer];
+        for position in 0..(outcome.accepted + 1).min(outcome.judged.saturating_sub(1)) {
+            let accepted = position < outcome.accepted;
+            let confidence = self.confidence.get(position).copied();
+            match confidence {
+                Some(confidence) => track.calibration.see(position, confidence, accepted),
+                None => track.positions[outcome.class].see(position, f64::from(u8::from(accepted))),
+            }
+            self.seen.see(proposer, outcome.class, position, confidence, accepted);
+        }
+    }
+}
+
+impl WidthPolicy for Adaptive {
+    fn plan(&mut self, offers: &[Offer], limit: usize) -> Plan {
+        self.confidence.clear();
+        self.probing = false;
+        let pace = self.pace();
+        let plain = 1.0 - pace * self.costs.plain() + MARGIN;
+        let (mut best, mut reason) = (Bid { plan: Plan::PLAIN, worth: plain }, Reason::NoOffer);
+        if self.cycles_since_plain >= MEASURE_PLAIN || self.costs.drifted() {
+            self.stats.plain_to_measure += 1;
+            return Plan::PLAIN;
+        }
+        for (proposer, offer) in offers.iter().enumerate() {
+            let most = limit.min(offer.ids + 1);
+            if most < 2 {
+                continue;
+            }
+            let Some(bid) = self.bid(proposer, offer.class, most, pace) else {
+                reason = Reason::LossLimit;
+                continue;
+            };
+            if bid.worth <= plain && self.tracks[proposer].probe.due() {
+                self.stats.probes += 1;
+                self.probing = true;
+                return bid.plan;
+            }
+            if bid.worth > best.worth {
+                best = bid;
+            } else {
+                reason = reason.max(Reason::Unpromising);
+            }
+        }
+        if best.plan == Plan::PLAIN {
+            *match reason {
+                Reason::NoOffer => &mut self.stats.plain_without_offer,
+                Reason::Unpromising => &mut self.stats.plain_unpromising,
+                Reason::LossLimit => &mut self.stats.plain_at_loss_limit,
+            } += 1;
+        }
+        best.plan
+    }
+
+    fn cut(&mut self, plan: &Plan, class: usize, confidence: &[f32]) -> usize {
+        let Some(proposer) = plan.proposer.filter(|_| confidence.len() + 1 >= plan.width) else {
+            return plan.width;
+        };
+        self.confidence.extend_from_slice(confidence);
+        let pace = self.pace();
+        self.promise(proposer, class, pace);
+        let affordable =
+            (1..=plan.width).rev().find(|&rows| self.affords(proposer, plan.width, rows)).unwrap_or(1);
+        let calibration = &self.tracks[proposer].calibration;
+        // A probe believes the draft, or what was learned of it would never be tried again.
+        let belief = if self.probing { Calibration::trusting } else { Calibration::at };
+        let acceptance = confidence.iter().enumerate().map(|(at, &sure)| belief(calibration, at, sure));
+        let best = Cut::best(acceptance, affordable, &self.costs, pace).rows;
+        // And it looks at one id at least: the draft may be better than it thinks.
+        let rows = if self.probing { best.max(2.min(affordable)) } else { best };
+        self.stats.dropped_blocks += usize::from(rows == 1);
+        rows
+    }
+
+    fn record(&mut self, outcome: &Outcome) {
+        self.costs.saw(outcome);
+        let (plain, seconds, ids) = (self.costs.plain(), self.estimate(outcome), outcome.committed as f64);
+        self.stats.gained_s += ids * plain - (outcome.draft_s + outcome.step_s);
+        self.pace.add(ids, seconds);
+        let Some(proposer) = outcome.proposer else {
+            self.ledger.add(outcome.committed, ids);
+            self.cycles_since_plain = 0;
+            return;
+        };
+        self.ledger.add(outcome.committed, seconds / plain);
+        self.cycles_since_plain += 1;
+        self.tracks[proposer].probe.record(ids * plain > seconds);
+        self.judge(proposer, outcome);
+    }
+
+    fn finish(&mut self) -> PolicyStats {
+        lock(&self.shared).learn(&self.seen);
+        self.seen = self.seen.emptied();
+        self.stats
+    }
+}
+
+impl Track {
+    fn new(known: &Experience, index: usize, proposer: &dyn Proposer, block: usize) -> Self {
+        let positions = (0..proposer.classes())
+            .map(|class| known.positions(index, class, f64::from(proposer.prior(class))));
+        let widths = WIDTHS.into_iter().filter(|&width| width < block).chain([block.max(2)]);
+        Self {
+            confident: proposer.confident(),
+            positions: positions.collect(),
+            calibration: Calibration::new(known.bins(index), block),
+            promises: widths.map(|width| (width, None)).collect(),
+            probe: Probe::new(known.is_rich(index)),
+        }
+    }
+}
+
+impl Probe {
+    /// Whoever is known well is not tried at once.
+    fn new(known: bool) -> Self {
+        Self { interval: if known { FIRST_PROBE } else { 1 }, plain_steps: 0, paid: 0 }
+    }
+
+    /// Whether a proposer that loses at present is worth a try: it is cheap to find out now and then.
+    fn due(&mut self) -> bool {
+        self.plain_steps += 1;
+        let due = self.plain_steps >= self.interval || self.paid > 0;
+        if due {
+            self.plain_steps = 0;
+            self.interval = (self.interval * 2).clamp(FIRST_PROBE, LAST_PROBE);
+        }
+        due
+    }
+
+    /// It paid, so it may pay again, and the next step is a try; twice in a row is more than luck.
+    fn record(&mut self, paid: bool) {
+        self.paid = if paid { self.paid + 1 } else { 0 };
+        if self.paid > 1 {
+            self.interval = 1;
+        }
+    }
+}
+
+impl Pace {
+    fn add(&mut self, ids: f64, seconds: f64) {
+        const KEEP: f64 = 1.0 - 1.0 / PACE_MEMORY;
+        self.ids = KEEP * self.ids + ids;
+        self.seconds = KEEP * self.seconds + seconds;
+    }
+}
+
+/// A panic elsewhere leaves counts that are as good as before.
+fn lock(experience: &Mutex<Experience>) -> MutexGuard<'_, Experience> {
+    experience.lock().unwrap_or_else(PoisonError::into_inner)
+}

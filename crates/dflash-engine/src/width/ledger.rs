@@ -1,0 +1,117 @@
+use std::collections::VecDeque;
+
+/// Committed ids over which the loss is bounded.
+const SPAN: usize = 256;
+/// Plain steps that may be lost in them: 3 %, of which a quarter is kept for what the estimates do not see, such as
+/// the proposers' looking on in plain steps.
+const MOST: f64 = 0.75 * 0.03 * SPAN as f64;
+/// Once no more than this may be lost, nothing is drafted until so much may be again: what comes back bit by bit
+/// would be spent on blocks too narrow to win anything.
+const SPENT: f64 = 0.25 * MOST;
+const FRESH: f64 = 0.7 * MOST;
+
+/// What the latest cycles won or lost against plain decoding, in plain steps.
+///
+/// It gives the guarantee of the policy: no run of cycles of up to [`SPAN`] ids loses more than [`MOST`], because
+/// a cycle begins only if the most that it can lose still fits, whatever the draft does.
+pub(super) struct Ledger {
+    /// Ids and loss of each cycle (of plain steps in a row together), the latest last.
+    cycles: VecDeque<(usize, f64)>,
+    /// Ids of all of them.
+    ids: usize,
+    /// Whether it is spent, and not fresh again.
+    spent: bool,
+}
+
+impl Ledger {
+    pub fn new() -> Self {
+        Self { cycles: VecDeque::with_capacity(SPAN + 1), ids: 0, spent: false }
+    }
+
+    /// Plain steps that the next cycle may lose.
+    pub fn left(&self) -> f64 {
+        if self.spent { 0.0 } else { self.balance() }
+    }
+
+    fn balance(&self) -> f64 {
+        let (mut ids, mut loss, mut worst) = (0, 0.0, 0.0_f64);
+        for &(more, lost) in self.cycles.iter().rev() {
+            if ids >= SPAN {
+                break;
+            }
+            ids += more;
+            loss += lost;
+            worst = worst.max(loss);
+        }
+        MOST - worst
+    }
+
+    /// A cycle delivered `ids` and took as long as `steps` plain steps.
+    pub fn add(&mut self, ids: usize, steps: f64) {
+        let loss = steps - ids as f64;
+        match self.cycles.back_mut() {
+            Some((run, 0.0)) if loss == 0.0 => *run += ids,
+            _ => self.cycles.push_back((ids, loss)),
+        }
+        self.ids += ids;
+        while let Some(&(first, _)) = self.cycles.front()
+            && self.ids - first >= SPAN
+        {
+            self.cycles.pop_front();
+            self.ids -= first;
+        }
+        self.spent = self.balance() < if self.spent { FRESH } else { SPENT };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_in_a_row_use_it_up_and_are_forgotten_after_the_span() {
+        let mut ledger = Ledger::new();
+        assert_eq!(ledger.left(), MOST);
+        ledger.add(1, 3.0);
+        ledger.add(1, 2.0);
+        assert!((ledger.left() - (MOST - 3.0)).abs() < 1e-9);
+        (0..SPAN - 2).for_each(|_| ledger.add(1, 1.0));
+        assert!((ledger.left() - (MOST - 3.0)).abs() < 1e-9, "still within the span");
+        ledger.add(1, 1.0);
+        assert!((ledger.left() - (MOST - 1.0)).abs() < 1e-9, "the first is out of it");
+        ledger.add(1, 1.0);
+        assert_eq!(ledger.left(), MOST);
+    }
+
+    #[test]
+    fn gains_before_a_loss_do_not_pay_for_it_but_gains_after_it_do() {
+        let mut ledger = Ledger::new();
+        ledger.add(10, 2.0);
+        ledger.add(1, 4.0);
+        assert!((ledger.left() - (MOST - 3.0)).abs() < 1e-9, "a run may begin after the gain");
+        ledger.add(5, 3.0);
+        assert!((ledger.left() - (MOST - 1.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn once_used_up_it_waits_until_most_of_it_is_back() {
+        let mut ledger = Ledger::new();
+        ledger.add(1, 1.0 + 0.5 * MOST);
+        assert!(ledger.left() > 0.4 * MOST);
+        ledger.add(1, 1.0 + 0.3 * MOST);
+        assert_eq!(ledger.left(), 0.0, "a fifth of it is left");
+        (0..SPAN - 3).for_each(|_| ledger.add(1, 1.0));
+        assert_eq!(ledger.left(), 0.0);
+        (0..2).for_each(|_| ledger.add(1, 1.0));
+        assert!(ledger.left() > 0.6 * MOST, "the first is out of the span");
+    }
+
+    #[test]
+    fn it_stays_small() {
+        let mut ledger = Ledger::new();
+        for cycle in 0..10_000 {
+            ledger.add(1 + cycle % 3, if cycle % 2 == 0 { 1.5 } else { 2.5 });
+            assert!(ledger.cycles.len() <= SPAN && ledger.cycles.capacity() < 2 * SPAN + 2);
+        }
+    }
+}

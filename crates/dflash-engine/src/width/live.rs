@@ -1,0 +1,173 @@
+use std::sync::Arc;
+
+use super::Outcome;
+use crate::StepCosts;
+
+/// Rows 1, 2, to 4, to 8, to 16 and so on share a correction.
+const BUCKETS: usize = 8;
+/// How fast the correction of all costs follows, and that of each beside it: slower, so that a machine that slows
+/// down as a whole is not taken for one at which some steps do.
+const COMMON: f64 = 1.0 / 16.0;
+const OWN: f64 = 1.0 / 32.0;
+/// A cost that was not seen for long is known badly, so that one cycle may count for this much.
+const STALE: f64 = 0.5;
+/// A common correction that moved by more than this since the last plain step asks for another one: it may have
+/// been that of the other steps alone.
+const DRIFT: f64 = 0.1;
+/// A cycle that was disturbed for a moment counts for no more than this.
+const MOST: f64 = 2.0;
+
+/// The step costs of the table, corrected by what the cycles of this sequence took: contexts grow, and machines
+/// are shared.
+pub(super) struct LiveCosts {
+    table: Arc<StepCosts>,
+    common: f64,
+    /// The correction at the last plain step.
+    common_at_plain: f64,
+    verify: [Own; BUCKETS],
+    propose: Vec<f64>,
+}
+
+/// The correction of one cost, beside the common one.
+#[derive(Clone, Copy)]
+struct Own {
+    factor: f64,
+    /// Cycles since it was seen.
+    age: i32,
+}
+
+impl LiveCosts {
+    pub fn new(table: Arc<StepCosts>) -> Self {
+        let propose = vec![1.0; table.propose.len()];
+        Self {
+            table,
+            common: 1.0,
+            common_at_plain: 1.0,
+            verify: [Own { factor: 1.0, age: 0 }; BUCKETS],
+            propose,
+        }
+    }
+
+    /// Seconds of a step of so many rows.
+    pub fn verify(&self, rows: usize) -> f64 {
+        self.table.verify.at(rows) * self.common * self.verify[bucket(rows)].factor
+    }
+
+    /// Seconds of a plain step.
+    pub fn plain(&self) -> f64 {
+        self.verify(1)
+    }
+
+    /// Seconds of a proposal for so many rows.
+    pub fn propose(&self, proposer: usize, rows: usize) -> f64 {
+        let curve = self.table.propose[proposer].as_ref();
+        curve.map_or(0.0, |curve| curve.at(rows) * self.common * self.propose[proposer])
+    }
+
+    /// A cycle took so long.
+    pub fn saw(&mut self, outcome: &Outcome) {
+        let step = ratio(outcome.step_s, self.verify(outcome.verified));
+        self.verify.iter_mut().for_each(|own| own.age += 1);
+        self.verify[bucket(outcome.verified)].see(step);
+        if let Some(proposer) = outcome.proposer {
+            let draft = ratio(outcome.draft_s, self.propose(proposer, outcome.planned));
+            self.propose[proposer] *= 1.0 + OWN * (draft - 1.0);
+        }
+        self.common *= 1.0 + COMMON * (step - 1.0);
+        if outcome.verified == 1 {
+            self.common_at_plain = self.common;
+        }
+    }
+
+    /// Whether a plain step would tell much.
+    pub fn drifted(&self) -> bool {
+        (self.common / self.common_at_plain - 1.0).abs() > DRIFT
+    }
+}
+
+impl Own {
+    fn see(&mut self, ratio: f64) {
+        let weight = (1.0 - (1.0 - OWN).powi(self.age)).min(STALE);
+        self.factor *= 1.0 + weight * (ratio - 1.0);
+        self.age = 0;
+    }
+}
+
+/// Measured over estimated, 1 where nothing was measured.
+fn ratio(seconds: f64, estimate: f64) -> f64 {
+    let measured = seconds > 0.0 && estimate > 0.0;
+    if measured { (seconds / estimate).clamp(1.0 / MOST, MOST) } else { 1.0 }
+}
+
+fn bucket(rows: usize) -> usize {
+    (rows.next_power_of_two().trailing_zeros() as usize).min(BUCKETS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Curve;
+
+    fn costs() -> LiveCosts {
+        let verify = Curve::new(vec![(1, 1.0), (16, 4.0)]);
+        let propose = vec![None, Some(Curve::new(vec![(2, 0.5), (16, 0.5)]))];
+        LiveCosts::new(Arc::new(StepCosts { verify, propose }))
+    }
+
+    fn outcome(proposer: Option<usize>, rows: usize, draft_s: f64, step_s: f64) -> Outcome {
+        let (planned, verified, judged) = (rows, rows, rows);
+        Outcome { proposer, class: 0, planned, verified, judged, accepted: 0, committed: 1, draft_s, step_s }
+    }
+
+    #[test]
+    fn the_table_holds_until_cycles_tell_otherwise() {
+        let mut costs = costs();
+        assert_eq!(
+            (costs.plain(), costs.verify(16), costs.propose(0, 8), costs.propose(1, 8)),
+            (1.0, 4.0, 0.0, 0.5)
+        );
+        costs.saw(&outcome(Some(1), 16, 0.5, 4.0));
+        assert_eq!((costs.plain(), costs.verify(16), costs.propose(1, 8)), (1.0, 4.0, 0.5));
+    }
+
+    #[test]
+    fn a_slower_machine_is_slower_at_everything_and_a_slower_width_by_itself() {
+        let mut slow = costs();
+        for _ in 0..200 {
+            slow.saw(&outcome(None, 1, 0.0, 1.5));
+            let step = 1.5 * 4.0;
+            slow.saw(&outcome(Some(1), 16, 0.75, step));
+        }
+        for (got, wanted) in [(slow.plain(), 1.5), (slow.verify(16), 6.0), (slow.propose(1, 2), 0.75)] {
+            assert!((got / wanted - 1.0).abs() < 0.02, "{got} for {wanted}");
+        }
+        let mut wide = costs();
+        for _ in 0..200 {
+            wide.saw(&outcome(None, 1, 0.0, 1.0));
+            wide.saw(&outcome(Some(1), 16, 0.5, 6.0));
+        }
+        for (got, wanted) in [(wide.plain(), 1.0), (wide.verify(16), 6.0)] {
+            assert!((got / wanted - 1.0).abs() < 0.05, "{got} for {wanted}");
+        }
+    }
+
+    #[test]
+    fn a_plain_step_is_asked_for_when_others_drift_and_counts_the_more_the_older_the_last_one_is() {
+        let mut costs = costs();
+        for _ in 0..20 {
+            costs.saw(&outcome(Some(1), 16, 0.5, 6.0));
+        }
+        assert!(costs.drifted() && costs.plain() > 1.2);
+        costs.saw(&outcome(None, 1, 0.0, 1.0));
+        assert!(!costs.drifted() && costs.plain() < 1.15, "{}", costs.plain());
+    }
+
+    #[test]
+    fn a_moment_of_disturbance_counts_little() {
+        let mut costs = costs();
+        costs.saw(&outcome(None, 1, 0.0, 1000.0));
+        assert!(costs.plain() < 1.2, "{}", costs.plain());
+        costs.saw(&outcome(None, 1, 0.0, 0.0));
+        assert!(costs.plain() > 1.0, "no time is no measurement");
+    }
+}

@@ -1,0 +1,93 @@
+use dflash_tensor::BackendError;
+
+use super::Draft;
+use super::state::{DraftState, DraftWorkspace};
+
+/// A drafted id with the draft's own probability of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ranked {
+    /// Target id.
+    pub id: u32,
+    /// Of the draft's own distribution at the position.
+    pub probability: f32,
+}
+
+impl Draft {
+    /// As [`Draft::propose`] for one sequence, with the `ranks` most probable ids of every position: `out` takes
+    /// `(width - 1) * ranks` of them, position by position, the best first, lower rows of the head first on ties.
+    ///
+    /// # Errors
+    /// A NaN logit; the state is as before.
+    ///
+    /// # Panics
+    /// As [`Draft::propose`], and when `ranks` is zero or more than the ids that it can propose.
+    pub fn propose_ranked(
+        &self,
+        ws: &mut DraftWorkspace,
+        state: &mut DraftState,
+        staged: u32,
+        width: usize,
+        ranks: usize,
+        out: &mut Vec<Ranked>,
+    ) -> Result<(), BackendError> {
+        assert!((1..=self.tables.vocab).contains(&ranks), "{ranks} of {} ids", self.tables.vocab);
+        let mut logits = ws.logits.take().unwrap_or_else(|| self.backend.tensor(1, self.tables.head.rows()));
+        self.logits(ws, &mut [state], &[staged], width, &mut logits);
+        out.clear();
+        let done = (0..width - 1).try_for_each(|row| {
+            let values = self.backend.read(&logits, row);
+            self.rank(row, &values[..self.tables.vocab], ranks, out)
+        });
+        ws.logits = Some(logits);
+        done
+    }
+
+    fn rank(
+        &self,
+        row: usize,
+        values: &[f32],
+        ranks: usize,
+        out: &mut Vec<Ranked>,
+    ) -> Result<(), BackendError> {
+        if let Some(id) = values.iter().position(|value| value.is_nan()) {
+            return Err(BackendError::NotANumber { row, id: id as u32 });
+        }
+        let best = best(values, ranks);
+        let most = values[best[0]];
+        let sum: f32 = values.iter().map(|value| (value - most).exp()).sum();
+        let target = |index: usize| self.tables.ids.as_ref().map_or(index as u32, |ids| ids[index]);
+        out.extend(
+            best.into_iter()
+                .map(|index| Ranked { id: target(index), probability: (values[index] - most).exp() / sum }),
+        );
+        Ok(())
+    }
+}
+
+/// Indices of the `count` highest values, the highest first, the lowest index first on ties.
+fn best(values: &[f32], count: usize) -> Vec<usize> {
+    let mut best: Vec<usize> = Vec::with_capacity(count + 1);
+    for (index, &value) in values.iter().enumerate() {
+        if best.len() == count && value <= values[best[count - 1]] {
+            continue;
+        }
+        let place = best.partition_point(|&other| values[other] >= value);
+        best.insert(place, index);
+        best.truncate(count);
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::best;
+
+    #[test]
+    fn the_best_come_first_and_the_lowest_of_equals() {
+        let values = [1.0, 5.0, 3.0, 5.0, -1.0, 3.0];
+        assert_eq!(best(&values, 4), [1, 3, 2, 5]);
+        assert_eq!(best(&values, 1), [1]);
+        assert_eq!(best(&values, 6), [1, 3, 2, 5, 0, 4]);
+        assert_eq!(best(&[f32::NEG_INFINITY; 3], 2), [0, 1]);
+    }
+}
