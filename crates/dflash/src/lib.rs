@@ -16,6 +16,7 @@ mod experience;
 pub mod generate;
 pub mod hub;
 pub mod interrupt;
+pub mod logprobs;
 pub mod models;
 pub mod obtain;
 pub mod options;
@@ -29,6 +30,7 @@ pub mod report;
 pub mod request;
 mod run;
 pub mod runtime;
+pub mod sampling;
 pub mod setting;
 pub mod text;
 
