@@ -7,7 +7,8 @@ use crate::sequence::Sequence;
 use crate::{EngineError, Event};
 
 /// The target's choices at the rows of the last pass from `first` on, of which the row after `first` follows the first
-/// drafted id and so on: the drafted ids that equal them, then the first that does not, into `scratch.accepted`.
+/// drafted id and so on: the drafted ids that equal them, then the first that does not, into `scratch.accepted`; the
+/// rows that they were chosen at, into `scratch.path`.
 pub(crate) fn choose(
     decoder: &Decoder,
     scratch: &mut Scratch,
@@ -16,6 +17,8 @@ pub(crate) fn choose(
 ) -> Result<(), EngineError> {
     scratch.accepted.clear();
     scratch.logprobs.clear();
+    scratch.path.clear();
+    scratch.path.push(0);
     match seq.sampling.is_plain() && seq.logprobs.is_none() {
         true => choose_highest(decoder, scratch, first),
         false => choose_by_rule(decoder, scratch, seq, first),
@@ -25,9 +28,12 @@ pub(crate) fn choose(
 /// All rows at once, without storing their logits.
 fn choose_highest(decoder: &Decoder, scratch: &mut Scratch, first: usize) -> Result<(), EngineError> {
     decoder.choose_from(scratch, first)?;
-    let pairs = scratch.drafted.iter().zip(&scratch.choices);
-    let right = pairs.take_while(|(id, choice)| **id == choice.id).count();
-    scratch.accepted.extend(scratch.choices[..=right].iter().map(|choice| choice.id));
+    let mut row = Some(0);
+    while let Some(at) = row {
+        let id = scratch.choices[at].id;
+        scratch.accepted.push(id);
+        row = scratch.step(at, id);
+    }
     Ok(())
 }
 
@@ -39,19 +45,17 @@ fn choose_by_rule(
     first: usize,
 ) -> Result<(), EngineError> {
     decoder.logits_from(scratch, first);
-    let Scratch { sampler, logits, drafted, accepted, logprobs, .. } = scratch;
-    let logits = logits.as_ref().expect("logits were computed");
     let rule = Rule { params: &seq.sampling, choice: seq.choice, prompt: seq.prompt };
-    for row in 0..=drafted.len() {
-        let mut values = decoder.target().backend().read(logits, row);
+    let mut next = Some(0);
+    while let Some(row) = next {
+        let Scratch { sampler, logits, accepted, logprobs, .. } = scratch;
+        let mut values = decoder.target().backend().read(logits.as_ref().expect("computed logits"), row);
         values.truncate(decoder.target().spec().vocab);
         let distribution = sampler.distribution(&rule, &seq.ids, accepted, &values);
         let id = distribution.map_err(|id| BackendError::NotANumber { row: first + row, id })?.choice();
         logprobs.extend(seq.logprobs.map(|alternatives| TokenLogprobs::of(&values, id, alternatives)));
         accepted.push(id);
-        if drafted.get(row) != Some(&id) {
-            break;
-        }
+        next = scratch.step(row, id);
     }
     Ok(())
 }

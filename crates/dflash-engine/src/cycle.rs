@@ -27,18 +27,17 @@ pub(crate) fn cycle(
     let width = scratch.drafted.len() + 1;
     verify(decoder, scratch, seq);
     choose(decoder, scratch, seq, 0)?;
-    let accepted = scratch.accepted.len() - 1;
     let verify_s = laps.lap();
-
+    let accepted = scratch.accepted.len() - 1;
     let committed = commit(seq, &scratch.accepted);
-    seq.cache.accept_chain(committed.ids);
-    debug_assert_eq!(seq.cache.len() + 1, seq.ids.len(), "the staged token alone is not in the cache");
+    accept(scratch, seq, committed.ids);
     let rollback_s = laps.lap();
 
     let proposer = plan.proposer.filter(|_| width > 1);
     let cycle = Cycle {
         proposer: proposer.map(|index| decoder.proposers()[index].name()),
         width,
+        depth: scratch.depth(),
         accepted: accepted.min(committed.delivered),
         committed: committed.delivered,
     };
@@ -48,22 +47,21 @@ pub(crate) fn cycle(
     }
     laps.lap();
     if seq.finish.is_none() {
+        scratch.gather_path(decoder.target().backend().as_ref(), committed.ids);
         observe(decoder, scratch, seq, 0..committed.ids, 0);
     }
     let observe_s = laps.lap();
     seq.stats.phases.add(Phases { draft_s, verify_s, rollback_s, observe_s });
-    let committed = committed.delivered;
-    let step_s = verify_s + rollback_s + observe_s;
     seq.policy.record(&Outcome {
         proposer: plan.proposer,
         class,
         planned: plan.width,
         verified: width,
         judged,
-        accepted,
-        committed,
+        accepted: &scratch.path[1..],
+        committed: committed.delivered,
         draft_s,
-        step_s,
+        step_s: verify_s + rollback_s + observe_s,
     });
     Ok(true)
 }
@@ -109,6 +107,7 @@ fn propose(
 ) -> Result<usize, EngineError> {
     scratch.drafted.clear();
     scratch.confidence.clear();
+    scratch.parents.clear();
     let Some(index) = plan.proposer.filter(|_| plan.width > 1) else { return Ok(1) };
     let rule = Rule { params: &seq.sampling, choice: seq.choice, prompt: seq.prompt };
     let request = ProposeRequest {
@@ -116,6 +115,7 @@ fn propose(
         ids: &seq.ids,
         rule: rule.unless_plain(),
         width: plan.width,
+        ranks: plan.ranks,
         drafted: &mut scratch.drafted,
         confidence: &mut scratch.confidence,
     };
@@ -125,14 +125,37 @@ fn propose(
         done => done?,
     }
     let vocab = decoder.target().spec().vocab;
+    let wanted = plan.width - 1;
+    if plan.ranks > 1 && scratch.drafted.len() == wanted * plan.ranks {
+        return Ok(grow(scratch, seq, plan, class, vocab));
+    }
     let valid = scratch.drafted.iter().take_while(|&&id| (id as usize) < vocab).count();
-    scratch.drafted.truncate(valid.min(plan.width - 1));
-    if scratch.drafted.len() + 1 < plan.width {
+    scratch.drafted.truncate(valid.min(wanted));
+    if scratch.drafted.len() < wanted {
         return Ok(plan.width);
     }
     let width = seq.policy.cut(plan, class, &scratch.confidence).clamp(1, plan.width);
     scratch.drafted.truncate(width - 1);
     Ok(width)
+}
+
+/// Replaces the drafted alternatives by the tree of them that the policy picks. Returns its rows, the staged one
+/// included.
+fn grow(scratch: &mut Scratch, seq: &mut Sequence, plan: &Plan, class: usize, vocab: usize) -> usize {
+    let Scratch { drafted, confidence, parents, rows, .. } = scratch;
+    let nodes = seq.policy.grow(plan, class, confidence);
+    rows.clear();
+    rows.extend(nodes.iter().map(|node| drafted[node.position * plan.ranks + node.rank]));
+    // A tree with an id that cannot be verified is none.
+    if rows.iter().any(|&id| id as usize >= vocab) {
+        drafted.clear();
+        return plan.width;
+    }
+    drafted.clear();
+    drafted.append(rows);
+    parents.push(None);
+    parents.extend(nodes.iter().map(|node| Some(node.parent.map_or(0, |parent| parent + 1))));
+    drafted.len() + 1
 }
 
 /// One pass of the target over the staged token and the drafted ids.
@@ -141,9 +164,19 @@ fn verify(decoder: &Decoder, scratch: &mut Scratch, seq: &mut Sequence) {
     scratch.rows.push(seq.staged());
     scratch.rows.extend_from_slice(&scratch.drafted);
     scratch.batch.clear();
-    scratch.batch.push(&scratch.rows, seq.cache.len(), Shape::Chain);
+    let shape = if scratch.parents.is_empty() { Shape::Chain } else { Shape::Tree(scratch.parents.clone()) };
+    scratch.batch.push(&scratch.rows, seq.cache.len(), shape);
     seq.cache.begin_verify(scratch.rows.len());
     decoder.forward(scratch, &mut seq.cache, seq.tapped);
+}
+
+/// The caches keep the first `rows` rows of the accepted path, and drop all others.
+fn accept(scratch: &Scratch, seq: &mut Sequence, rows: usize) {
+    match scratch.parents.is_empty() {
+        true => seq.cache.accept_chain(rows),
+        false => seq.cache.accept_path(&scratch.parents, &scratch.path[..rows]),
+    }
+    debug_assert_eq!(seq.cache.len() + 1, seq.ids.len(), "the staged token alone is not in the cache");
 }
 
 /// Shows the committed rows of the last pass to every proposer.

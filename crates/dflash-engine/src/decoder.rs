@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use dflash_models::{Taps, Target, Workspace};
-use dflash_tensor::{Batch, Choice, SeqCache, Tensor};
+use dflash_tensor::{Backend, Batch, Choice, SeqCache, Tensor};
 
 use crate::choices::deliver;
 use crate::commit::commit;
@@ -20,6 +20,8 @@ use crate::{
 pub enum VerifyMode {
     /// By measured costs and acceptance.
     Adaptive,
+    /// As adaptive, verifying trees of the draft's alternatives instead of its one chain.
+    Tree,
     /// Always the whole block.
     Fixed,
     /// Never more than one row.
@@ -68,6 +70,12 @@ pub(crate) struct Scratch {
     pub offers: Vec<Offer>,
     pub drafted: Vec<u32>,
     pub confidence: Vec<f32>,
+    /// Of the rows of a tree; empty for a chain.
+    pub parents: Vec<Option<usize>>,
+    /// Rows of the last pass that were accepted, the staged one first.
+    pub path: Vec<usize>,
+    /// Tapped rows of a path through a tree, one after the other.
+    gathered: Option<Tensor>,
     pub accepted: Vec<u32>,
     pub choices: Vec<Choice>,
     pub sampler: Sampler,
@@ -77,9 +85,46 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Tapped rows of the last pass.
+    /// Tapped rows of the last pass; of a tree those of the path.
     pub fn tapped(&self) -> Option<&Tensor> {
-        self.taps.as_ref().map(Taps::rows)
+        let rows = self.taps.as_ref().map(Taps::rows);
+        if self.parents.is_empty() { rows } else { self.gathered.as_ref().or(rows) }
+    }
+
+    /// The drafted row that follows `row` with `id`, which then belongs to the path.
+    pub fn step(&mut self, row: usize, id: u32) -> Option<usize> {
+        let follows = |next: &usize| match self.parents.get(*next) {
+            Some(parent) => *parent == Some(row),
+            None => *next == row + 1,
+        };
+        let right = |next: &usize| self.drafted[next - 1] == id;
+        let next = (row + 1..=self.drafted.len()).filter(follows).find(right)?;
+        self.path.push(next);
+        Some(next)
+    }
+
+    /// Drafted positions that the last pass verified.
+    pub fn depth(&self) -> usize {
+        match self.parents.is_empty() {
+            true => self.drafted.len(),
+            false => {
+                let span = &self.batch.spans()[0];
+                (0..span.rows).map(|row| span.position(row) - span.start).max().unwrap_or(0)
+            }
+        }
+    }
+
+    /// Brings the first `rows` tapped rows of a path through a tree together.
+    pub fn gather_path(&mut self, backend: &dyn Backend, rows: usize) {
+        let Some(taps) = self.taps.as_ref().filter(|_| !self.parents.is_empty()) else { return };
+        let source = taps.rows();
+        let out = self.gathered.take().filter(|tensor| tensor.capacity() >= rows);
+        let mut out = out.unwrap_or_else(|| backend.tensor(rows, source.cols()));
+        out.set_rows(rows);
+        for (row, &from) in self.path[..rows].iter().enumerate() {
+            backend.copy(source, from, 1, &mut out, row, 0);
+        }
+        self.gathered = Some(out);
     }
 
     /// Lists the rows of the last pass from `first` on.
@@ -104,6 +149,14 @@ impl Decoder {
     ) -> Self {
         self.policy = Box::new(policy);
         self
+    }
+
+    /// A new decoder of the same target and settings with other proposers.
+    pub fn with_proposers(
+        self,
+        replace: impl FnOnce(Vec<Box<dyn Proposer>>) -> Vec<Box<dyn Proposer>>,
+    ) -> Self {
+        Self::new(self.target, replace(self.proposers), self.options)
     }
 
     /// What cycles cost here, see [`StepCosts::measure`].
@@ -253,6 +306,9 @@ impl Decoder {
             offers: Vec::with_capacity(self.proposers.len()),
             drafted: Vec::with_capacity(width),
             confidence: Vec::with_capacity(width),
+            parents: Vec::new(),
+            path: Vec::with_capacity(width),
+            gathered: None,
             accepted: Vec::with_capacity(width),
             choices: Vec::with_capacity(width),
             sampler: Sampler::default(),
@@ -300,9 +356,13 @@ fn first(scratch: &mut Scratch, seq: &mut Sequence, emit: &mut Emit<'_>) -> bool
 fn policy_of_mode(decoder: &Decoder) -> Box<dyn WidthPolicy> {
     let width = decoder.options.max_width();
     match (decoder.options.mode, &decoder.costs) {
-        (VerifyMode::Adaptive, Some(costs)) => {
+        (VerifyMode::Adaptive | VerifyMode::Tree, Some(costs)) => {
             let (costs, experience) = (Arc::clone(costs), Arc::clone(&decoder.experience));
-            Box::new(Adaptive::new(costs, experience, &decoder.proposers, decoder.options.block))
+            let policy = Adaptive::new(costs, experience, &decoder.proposers, decoder.options.block);
+            match decoder.options.mode {
+                VerifyMode::Tree => Box::new(policy.with_trees(width)),
+                _ => Box::new(policy),
+            }
         }
         (VerifyMode::Fixed, _) => {
             let mut order: Vec<usize> = (0..decoder.proposers.len()).collect();

@@ -21,6 +21,8 @@ pub struct Cycle {
     pub proposer: Option<&'static str>,
     /// Rows verified, the staged token's included.
     pub width: usize,
+    /// Drafted positions among them: one less than the rows of a chain.
+    pub depth: usize,
     /// Drafted ids that equalled the target's choices.
     pub accepted: usize,
     /// Ids delivered.
@@ -114,9 +116,9 @@ impl Stats {
         self.accepted += cycle.accepted;
         *self.cycles_by_width.entry(cycle.width).or_default() += 1;
         *self.cycles_by_proposer.entry(cycle.proposer.unwrap_or("none")).or_default() += 1;
-        let positions = self.accepted_by_position.len().max(cycle.width - 1);
+        let positions = self.accepted_by_position.len().max(cycle.depth);
         self.accepted_by_position.resize(positions, PositionCount::default());
-        for (position, count) in self.accepted_by_position[..cycle.width - 1].iter_mut().enumerate() {
+        for (position, count) in self.accepted_by_position[..cycle.depth].iter_mut().enumerate() {
             count.verified += 1;
             count.accepted += usize::from(position < cycle.accepted);
         }

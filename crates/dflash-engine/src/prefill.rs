@@ -19,6 +19,8 @@ pub(crate) fn prefill(
     emit: &mut Emit<'_>,
 ) -> Result<bool, EngineError> {
     let total = seq.prompt;
+    scratch.drafted.clear();
+    scratch.parents.clear();
     let rows = decoder.options().prefill_chunk.clamp(1, MOST_ROWS);
     for start in (0..total).step_by(rows) {
         let end = (start + rows).min(total);
@@ -34,7 +36,6 @@ pub(crate) fn prefill(
         }
     }
     let last = scratch.batch.rows() - 1;
-    scratch.drafted.clear();
     choose(decoder, scratch, seq, last)?;
     Ok(true)
 }

@@ -154,9 +154,8 @@ impl<'a> Stopwatch<'a> {
         let (ids, drafted) = (&self.ids[..], &mut self.scratch.drafted);
         let confidence = &mut self.scratch.confidence;
         let failed = |source| EngineError::Proposer { name: proposer.name(), source };
-        proposer
-            .propose(&mut [ProposeRequest { state, ids, rule: None, width, drafted, confidence }])
-            .map_err(failed)
+        let request = ProposeRequest { state, ids, rule: None, width, ranks: 1, drafted, confidence };
+        proposer.propose(&mut [request]).map_err(failed)
     }
 }
 

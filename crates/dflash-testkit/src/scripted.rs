@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use dflash_engine::{Offer, Outcome, Plan, ProposeRequest, Proposer, ProposerState, WidthPolicy};
+use dflash_engine::{Node, Offer, Outcome, Plan, ProposeRequest, Proposer, ProposerState, WidthPolicy};
 use dflash_tensor::{BackendError, Tensor};
 
 use crate::Rng;
@@ -65,7 +65,12 @@ impl Proposer for Scripted {
             let rng = request.state.downcast_mut::<Rng>().expect("state of this proposer");
             for offset in 0..request.width - 1 {
                 let id = self.draft(request.ids.len(), offset, rng);
-                request.drafted.push(id);
+                // Among alternatives it stands anywhere, and the others are not it.
+                let place = rng.below(request.ranks as u32);
+                let others = (1..request.ranks as u32).map(|step| id.wrapping_add(step) % self.vocab);
+                let mut alternatives: Vec<u32> = others.collect();
+                alternatives.insert(place as usize, id);
+                request.drafted.append(&mut alternatives);
             }
         }
         Ok(())
@@ -79,12 +84,32 @@ impl WidthPolicy for RandomWidths {
     fn plan(&mut self, offers: &[Offer], limit: usize) -> Plan {
         let index = self.0.below(offers.len() as u32) as usize;
         let width = 1 + self.0.below(limit.min(offers[index].ids + 1) as u32) as usize;
-        Plan { proposer: (width > 1).then_some(index), width }
+        if width > 1 {
+            Plan { ranks: 1 + self.0.below(3) as usize, ..Plan::chain(index, width) }
+        } else {
+            Plan::PLAIN
+        }
     }
 
     fn cut(&mut self, plan: &Plan, _: usize, _: &[f32]) -> usize {
         1 + self.0.below(plan.width as u32) as usize
     }
 
-    fn record(&mut self, _: &Outcome) {}
+    /// A tree of some of the alternatives.
+    fn grow(&mut self, plan: &Plan, _: usize, _: &[f32]) -> Vec<Node> {
+        let mut nodes: Vec<Node> = Vec::new();
+        for _ in 0..self.0.below(2 * plan.width as u32) {
+            let parent =
+                (!nodes.is_empty() && self.0.below(4) > 0).then(|| self.0.below(nodes.len() as u32) as usize);
+            let position = parent.map_or(0, |parent| nodes[parent].position + 1);
+            let rank = self.0.below(plan.ranks as u32) as usize;
+            let twin = nodes.iter().any(|node| (node.parent, node.rank) == (parent, rank));
+            if position < plan.width - 1 && !twin {
+                nodes.push(Node { parent, position, rank, reach: 1.0 });
+            }
+        }
+        nodes
+    }
+
+    fn record(&mut self, _: &Outcome<'_>) {}
 }

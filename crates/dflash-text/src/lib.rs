@@ -61,5 +61,6 @@ pub use render_request::RenderRequest;
 pub use rendered::{Rendered, Segment};
 pub use special_tokens::SpecialTokens;
 pub use stop::{StopPush, StopStrings};
+pub use strftime::strftime;
 pub use tokenizer::Tokenizer;
 pub use tokenizer_config::TokenizerConfig;

@@ -25,8 +25,8 @@ struct Moment {
     second: i64,
 }
 
-/// Writes `unix` seconds by `format`; `None` for a directive that is not built.
-pub(crate) fn strftime(format: &str, unix: i64) -> Option<String> {
+/// Writes `unix` seconds, in UTC, by `format`; `None` for a directive that is not built.
+pub fn strftime(format: &str, unix: i64) -> Option<String> {
     let moment = Moment::at(unix);
     let mut out = String::new();
     let mut chars = format.chars();

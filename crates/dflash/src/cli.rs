@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::suite::SuiteArgs;
+
 /// Lossless speculative decoding: the text of the target model, in fewer passes.
 #[derive(Debug, Parser)]
 #[command(name = "dflash", version, disable_help_subcommand = true)]
@@ -21,7 +23,7 @@ pub struct Cli {
 pub enum Command {
     /// Generate text from a prompt.
     Generate(Box<GenerateArgs>),
-    /// Measure how fast a pair is on this machine, beside how fast it could be.
+    /// Measure a pair on this machine, beside plain decoding and beside how fast it could be.
     Benchmark(Box<BenchmarkArgs>),
     /// Check this machine, the options and the models.
     Doctor(Box<DoctorArgs>),
@@ -69,7 +71,8 @@ pub struct RuntimeArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub verify_len_cap: Option<String>,
 
-    /// How the width is chosen: adaptive, dflash (fixed block) or off (plain) [env: DFLASH_VERIFY_MODE]
+    /// What is verified: adaptive (as many drafted ids as promise to pay), ddtree (the same with a tree of the
+    /// draft's alternatives), dflash (always the whole block) or off (plain) [env: DFLASH_VERIFY_MODE]
     /// [default: adaptive].
     #[arg(long, value_name = "MODE")]
     pub verify_mode: Option<String>,
@@ -198,9 +201,9 @@ pub struct GenerateArgs {
 /// `dflash benchmark`
 #[derive(Debug, Default, Args)]
 pub struct BenchmarkArgs {
-    /// Steps of the target by rows and blocks of the draft, each with its floor: the time that reading the
-    /// weights or multiplying takes at the speed of this machine.
-    #[arg(long)]
+    /// Instead of prompts: steps of the target by rows and blocks of the draft, each with its floor: the time that
+    /// reading the weights or multiplying takes at the speed of this machine.
+    #[arg(long, conflicts_with_all = ["SuiteArgs", "ComparisonArgs"])]
     pub curve: bool,
 
     /// Print one JSON object instead of tables.
@@ -211,9 +214,59 @@ pub struct BenchmarkArgs {
     #[command(flatten)]
     pub pair: PairArgs,
 
+    /// How they are compared.
+    #[command(flatten)]
+    pub comparison: ComparisonArgs,
+
+    /// Which prompts.
+    #[command(flatten)]
+    pub suite: SuiteArgs,
+
     /// Settings of the decoding loop.
     #[command(flatten)]
     pub runtime: RuntimeArgs,
+}
+
+/// How decoding with the draft is compared with plain decoding.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Comparison")]
+pub struct ComparisonArgs {
+    /// Most tokens to generate [default: 64; 65536 for aime25].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub max_tokens: Option<String>,
+
+    /// Answers per prompt, with and without the draft; medians count [default: 1].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub repeat: Option<String>,
+
+    /// Seconds to wait before every answer but the first, so that the machine cools down [default: 0].
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub cooldown: Option<String>,
+
+    /// Decode with the draft only: no comparison, no verdict.
+    #[arg(long, conflicts_with = "oracle")]
+    pub only_dflash: bool,
+
+    /// Let a script draft instead of a model, right with this probability at every position, at the cost of the draft:
+    /// what the runtime would make of such a draft. Every report says so.
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    pub oracle: Option<String>,
+
+    /// Take every prompt as it is, without the model's chat template.
+    #[arg(long)]
+    pub no_chat_template: bool,
+
+    /// Go on to --max-tokens, whatever ids would end the answer.
+    #[arg(long)]
+    pub no_eos: bool,
+
+    /// Do not look at the memory.
+    #[arg(long)]
+    pub no_memory: bool,
+
+    /// Directory for the reports [default: a new one in .artifacts/dflash/benchmarks].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
 }
 
 /// `dflash doctor`

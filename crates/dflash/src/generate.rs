@@ -196,7 +196,8 @@ pub fn answer(
     Err(Failure::new("the engine stopped in the middle of the answer"))
 }
 
-fn engine_failure(error: EngineError) -> Failure {
+/// Says what a request that cannot be decoded needs.
+pub fn engine_failure(error: EngineError) -> Failure {
     let failure = Failure::from_error(&error);
     match error {
         EngineError::PromptTooLong { .. } => {

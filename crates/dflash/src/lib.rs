@@ -32,6 +32,7 @@ mod run;
 pub mod runtime;
 pub mod sampling;
 pub mod setting;
+pub mod suite;
 pub mod text;
 
 pub use run::run;

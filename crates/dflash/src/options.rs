@@ -1,6 +1,7 @@
 //! The settings as meant: resolved once at start, flag over environment over default.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
@@ -18,6 +19,8 @@ use crate::setting::{Names, Origin, Setting, boolean, whole_number};
 pub enum VerifyMode {
     /// The width follows measured costs and the acceptance seen so far.
     Adaptive,
+    /// As adaptive, over trees of the draft's alternatives.
+    Ddtree,
     /// The whole block, always.
     Dflash,
     /// One row: plain decoding.
@@ -59,6 +62,8 @@ const BLOCK_TOKENS: Names = Names::flag("--block-tokens");
 const THREADS: Names = Names::new("--threads", "DFLASH_THREADS");
 /// More threads than any machine this runs on has cores.
 const MOST_THREADS: usize = 1024;
+/// An hour.
+const LONGEST_COOLDOWN: u64 = 3600;
 const DRAFT_QUANT: Names = Names::flag("--draft-quant");
 /// The variable that other tools of the same models know stands behind our own.
 const OFFLINE: [Names; 2] =
@@ -102,23 +107,13 @@ fn threads(text: &str) -> Result<Option<usize>, String> {
 }
 
 fn verify_mode(typed: Option<&str>, env: &Environment) -> Outcome<Setting<VerifyMode>> {
-    refuse_ddtree(VERIFY_MODE.flag, typed)?;
-    if let (None, Some(name)) = (typed, VERIFY_MODE.env) {
-        refuse_ddtree(name, env.text(name)?)?;
-    }
     VERIFY_MODE.resolve(typed, env, VerifyMode::Adaptive, |text| match text.to_ascii_lowercase().as_str() {
         "adaptive" => Ok(VerifyMode::Adaptive),
+        "ddtree" => Ok(VerifyMode::Ddtree),
         "dflash" => Ok(VerifyMode::Dflash),
         "off" => Ok(VerifyMode::Off),
-        _ => Err("adaptive, dflash or off".to_owned()),
+        _ => Err("adaptive, ddtree, dflash or off".to_owned()),
     })
-}
-
-fn refuse_ddtree(name: &str, value: Option<&str>) -> Outcome<()> {
-    match value {
-        Some(text) if text.trim().eq_ignore_ascii_case("ddtree") => Err(refused::ddtree(name)),
-        _ => Ok(()),
-    }
 }
 
 fn offline(typed: bool, env: &Environment) -> Outcome<Setting<bool>> {
@@ -135,8 +130,29 @@ fn draft_quant(typed: Option<&str>, env: &Environment) -> Outcome<Setting<Option
 }
 
 /// Reads `--max-tokens`.
-pub fn max_tokens(typed: Option<&str>, env: &Environment) -> Outcome<Setting<usize>> {
-    Names::flag("--max-tokens").resolve(typed, env, 2048, whole_number(1))
+pub fn max_tokens(typed: Option<&str>, env: &Environment, default: usize) -> Outcome<Setting<usize>> {
+    Names::flag("--max-tokens").resolve(typed, env, default, whole_number(1))
+}
+
+/// Reads `--repeat`.
+pub fn repeat(typed: Option<&str>, env: &Environment) -> Outcome<Setting<usize>> {
+    Names::flag("--repeat").resolve(typed, env, 1, whole_number(1))
+}
+
+/// Reads `--cooldown`, whole seconds.
+pub fn cooldown(typed: Option<&str>, env: &Environment) -> Outcome<Setting<Duration>> {
+    Names::flag("--cooldown").resolve(typed, env, Duration::ZERO, |text| match text.parse() {
+        Ok(seconds @ 0..=LONGEST_COOLDOWN) => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!("whole seconds, 0 to {LONGEST_COOLDOWN}")),
+    })
+}
+
+/// Reads `--oracle`.
+pub fn oracle(typed: Option<&str>, env: &Environment) -> Outcome<Setting<Option<f64>>> {
+    Names::flag("--oracle").resolve(typed, env, None, |text| match text.parse() {
+        Ok(rate) if (0.0..=1.0).contains(&rate) => Ok(Some(rate)),
+        _ => Err("a probability from 0 to 1".to_owned()),
+    })
 }
 
 /// Checks `--stop`: an empty string would stop everything.

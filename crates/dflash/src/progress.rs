@@ -19,11 +19,12 @@ pub enum Progress {
     Silent,
 }
 
-/// One step in bytes or tokens. It disappears when dropped.
+/// One step in bytes, tokens or answers. It disappears when dropped.
 #[derive(Debug)]
 pub struct Step(Option<ProgressBar>);
 
 const BYTES: &str = "{msg} [{bar:30}] {bytes}/{total_bytes} {elapsed}";
+const TRIALS: &str = "[{bar:30}] {pos}/{len} answers {elapsed} {msg}";
 const TOKENS: &str = "{msg} [{bar:30}] {pos}/{len} tokens {elapsed}";
 
 impl Progress {
@@ -66,9 +67,21 @@ impl Progress {
     pub fn token_step(self, label: &str, tokens: usize) -> Step {
         Step((self == Self::Bar).then(|| bar(label, tokens as u64, TOKENS)))
     }
+
+    /// Begins a step of so many answers, for a terminal only.
+    pub fn trial_step(self, trials: usize) -> Step {
+        Step((self == Self::Bar).then(|| bar("", trials as u64, TRIALS)))
+    }
 }
 
 impl Step {
+    /// Says what is being done.
+    pub fn label(&self, text: &str) {
+        if let Some(bar) = &self.0 {
+            bar.set_message(text.to_owned());
+        }
+    }
+
     /// Says how much is done.
     pub fn set(&self, done: u64) {
         if let Some(bar) = &self.0 {

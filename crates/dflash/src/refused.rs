@@ -14,8 +14,8 @@ pub fn check_runtime(args: &RefusedArgs, env: &Environment) -> Outcome<()> {
     check_fa_window("--target-fa-window", args.target_fa_window.as_deref())?;
     check_fa_window("DFLASH_TARGET_FA_WINDOW", env.text("DFLASH_TARGET_FA_WINDOW")?)?;
     for (name, given) in [
-        ("--wired-limit", args.wired_limit.is_some()),
-        ("--cache-limit", args.cache_limit.is_some()),
+        ("--wired-limit", limits(args.wired_limit.as_deref())),
+        ("--cache-limit", limits(args.cache_limit.as_deref())),
         ("--clear-cache-boundaries", args.clear_cache_boundaries),
         ("--no-clear-cache-boundaries", args.no_clear_cache_boundaries),
         ("DFLASH_CLEAR_CACHE_BOUNDARIES", env.get("DFLASH_CLEAR_CACHE_BOUNDARIES").is_some()),
@@ -25,6 +25,11 @@ pub fn check_runtime(args: &RefusedArgs, env: &Environment) -> Outcome<()> {
         }
     }
     Ok(())
+}
+
+/// `auto` and `none` leave memory to the backend, which is what is done anyway.
+fn limits(value: Option<&str>) -> bool {
+    value.is_some_and(|value| !["auto", "none"].iter().any(|word| value.eq_ignore_ascii_case(word)))
 }
 
 /// 0 means the full K/V cache, which is what is done anyway.
@@ -37,12 +42,6 @@ fn check_fa_window(name: &str, value: Option<&str>) -> Outcome<()> {
         )
         .hint("leave it out; --draft-window-size bounds the draft's cache without changing the text")),
     }
-}
-
-/// Refuses a verify mode that is known and not built.
-pub fn ddtree(name: &str) -> Failure {
-    refusal(&format!("{name} ddtree"), "tree verification is not built yet")
-        .hint("take adaptive (the default) or dflash: both verify one chain")
 }
 
 fn refusal(name: &str, reason: &str) -> Failure {

@@ -1,12 +1,16 @@
 //! What a command was asked to do, validated: these are made by their `read` only.
 
-use crate::cli::{BenchmarkArgs, DoctorArgs, GenerateArgs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::cli::{BenchmarkArgs, DoctorArgs, GenerateArgs, PairArgs, RuntimeArgs};
 use crate::env::Environment;
 use crate::options::{self, Options};
-use crate::pair::PairChoice;
+use crate::pair::{DraftChoice, PairChoice};
 use crate::prompt;
 use crate::report::{Failure, Outcome};
 use crate::sampling::SamplingChoice;
+use crate::suite::SuiteRequest;
 
 /// A valid `dflash generate`.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +43,7 @@ impl GenerateRequest {
     pub fn read(args: &GenerateArgs, env: &Environment) -> Outcome<Self> {
         let options = Options::resolve(&args.pair, &args.runtime, env)?;
         let pair = PairChoice::of(args.pair.model.as_deref(), args.pair.draft.as_deref())?;
-        let max_tokens = options::max_tokens(args.max_tokens.as_deref(), env)?.value;
+        let max_tokens = options::max_tokens(args.max_tokens.as_deref(), env, 2048)?.value;
         let stop = options::stop_strings(&args.stop)?;
         let sampling = SamplingChoice::read(&args.sampling, args.json, env)?;
         let prompt = prompt::read(args.prompt.as_deref(), args.prompt_file.as_deref())?;
@@ -58,12 +62,53 @@ impl GenerateRequest {
     }
 }
 
+/// A valid `dflash benchmark`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BenchmarkRequest {
+    /// `--curve`
+    Curve(CurveRequest),
+    /// Prompts with and without the draft.
+    Comparison(ComparisonRequest),
+}
+
 /// A valid `dflash benchmark --curve`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct BenchmarkRequest {
+pub struct CurveRequest {
     /// Which models.
     pub pair: PairChoice,
+    /// Whether to print one JSON object instead of tables.
+    pub json: bool,
+    /// The shared settings.
+    pub options: Options,
+}
+
+/// A valid `dflash benchmark` of prompts.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ComparisonRequest {
+    /// Which models.
+    pub pair: PairChoice,
+    /// Which prompts.
+    pub suite: SuiteRequest,
+    /// Most tokens to generate; at least 1.
+    pub max_tokens: usize,
+    /// Answers per prompt and leg; at least 1.
+    pub repeat: usize,
+    /// Pause before every answer but the first.
+    pub cooldown: Duration,
+    /// Whether the memory is looked at.
+    pub memory: bool,
+    /// Whether prompts go through the model's chat template.
+    pub chat_template: bool,
+    /// Whether ids that end an answer do so.
+    pub eos: bool,
+    /// Whether plain decoding is left out.
+    pub only_dflash: bool,
+    /// With which probability an oracle in the draft's place is right.
+    pub oracle: Option<f64>,
+    /// Where the files go.
+    pub out: Option<PathBuf>,
     /// Whether to print one JSON object instead of tables.
     pub json: bool,
     /// The shared settings.
@@ -73,16 +118,45 @@ pub struct BenchmarkRequest {
 impl BenchmarkRequest {
     /// Validates the arguments.
     pub fn read(args: &BenchmarkArgs, env: &Environment) -> Outcome<Self> {
-        if !args.curve {
-            return Err(Failure::usage("only the curve of step times is built so far")
-                .hint("pass it: `dflash benchmark --curve`"));
+        if args.curve {
+            let (pair, options) = pair(&args.pair, &args.runtime, env)?;
+            return Ok(Self::Curve(CurveRequest { pair, json: args.json, options }));
+        }
+        ComparisonRequest::read(args, env).map(Self::Comparison)
+    }
+}
+
+impl ComparisonRequest {
+    fn read(args: &BenchmarkArgs, env: &Environment) -> Outcome<Self> {
+        let typed = &args.comparison;
+        let (pair, options) = pair(&args.pair, &args.runtime, env)?;
+        let suite = SuiteRequest::read(&args.suite, env)?;
+        let max_tokens = suite.default_max_tokens();
+        if typed.only_dflash && pair.draft == DraftChoice::None {
+            return Err(Failure::usage("--only-dflash with --draft none leaves nothing to measure")
+                .hint("leave one of them out"));
         }
         Ok(Self {
-            options: Options::resolve(&args.pair, &args.runtime, env)?,
-            pair: PairChoice::of(args.pair.model.as_deref(), args.pair.draft.as_deref())?,
+            max_tokens: options::max_tokens(typed.max_tokens.as_deref(), env, max_tokens)?.value,
+            repeat: options::repeat(typed.repeat.as_deref(), env)?.value,
+            cooldown: options::cooldown(typed.cooldown.as_deref(), env)?.value,
+            memory: !typed.no_memory,
+            chat_template: !typed.no_chat_template,
+            eos: !typed.no_eos,
+            only_dflash: typed.only_dflash,
+            oracle: options::oracle(typed.oracle.as_deref(), env)?.value,
+            out: typed.out.clone(),
             json: args.json,
+            pair,
+            suite,
+            options,
         })
     }
+}
+
+fn pair(pair: &PairArgs, runtime: &RuntimeArgs, env: &Environment) -> Outcome<(PairChoice, Options)> {
+    let options = Options::resolve(pair, runtime, env)?;
+    Ok((PairChoice::of(pair.model.as_deref(), pair.draft.as_deref())?, options))
 }
 
 /// A valid `dflash doctor`.

@@ -77,8 +77,10 @@ pub struct Loaded {
     pub backend: Arc<CpuBackend>,
     /// What was loaded.
     pub info: PairInfo,
-    text: TextPipeline,
-    stop_ids: Vec<u32>,
+    /// Tokenizer and template.
+    pub text: TextPipeline,
+    /// Every id that ends an answer, by any of the model's files.
+    pub stop_ids: Vec<u32>,
 }
 
 /// A pair that decodes.
@@ -141,7 +143,8 @@ impl Runtime {
         progress: Progress,
     ) -> Outcome<Self> {
         let Loaded { mut decoder, info, text, stop_ids, .. } = Loaded::open(choice, options, env, progress)?;
-        if decoder.options().mode == EngineMode::Adaptive && !decoder.proposers().is_empty() {
+        let by_costs = matches!(decoder.options().mode, EngineMode::Adaptive | EngineMode::Tree);
+        if by_costs && !decoder.proposers().is_empty() {
             let costs = costs::known_or_measured(&decoder, &info, options, progress)?;
             decoder.set_costs(costs);
         }
@@ -291,6 +294,7 @@ fn decoder(target: Box<dyn Target>, proposers: Proposers, info: &PairInfo, optio
         verify_cap: options.verify_len_cap.value,
         mode: match options.verify_mode.value {
             VerifyMode::Adaptive => EngineMode::Adaptive,
+            VerifyMode::Ddtree => EngineMode::Tree,
             VerifyMode::Dflash => EngineMode::Fixed,
             VerifyMode::Off => EngineMode::Off,
         },

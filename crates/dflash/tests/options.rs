@@ -117,7 +117,8 @@ fn a_flag_hides_a_bad_variable() {
 #[test]
 fn values_that_change_nothing_are_taken() {
     let args = ["--target-fa-window", "0", "--temp", "0.0", "--top-p", "1", "--top-k", "0", "--min-p", "0"];
-    let args = parse(&args);
+    let limits = ["--wired-limit", "auto", "--cache-limit", "none"];
+    let args = parse(&[&args[..], &limits].concat());
     assert!(sampling(&args).unwrap().params.is_plain());
     dflash::refused::check_runtime(&args.runtime.refused, &Environment::default()).unwrap();
 }

@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dflash_models::{Draft, DraftState, DraftWorkspace};
+use dflash_models::{Draft, DraftState, DraftWorkspace, Ranked};
 use dflash_tensor::{BackendError, Choice, Tensor};
 
 use super::{Offer, ProposeRequest, Proposer, ProposerState};
@@ -18,6 +18,7 @@ struct Scratch {
     workspace: DraftWorkspace,
     /// Of the last pass, by sequence.
     choices: Vec<Vec<Choice>>,
+    ranked: Vec<Ranked>,
     sampled: Sampled,
 }
 
@@ -34,7 +35,8 @@ impl BlockDiffusion {
     /// Wraps a loaded draft.
     pub fn new(draft: Draft) -> Self {
         let sampled = Sampled { sampler: Sampler::default(), logits: draft.logit_rows(), row: Vec::new() };
-        let scratch = Scratch { workspace: draft.workspace(), choices: Vec::new(), sampled };
+        let scratch =
+            Scratch { workspace: draft.workspace(), choices: Vec::new(), ranked: Vec::new(), sampled };
         let scratch = Mutex::new(scratch);
         Self { draft, scratch }
     }
@@ -63,6 +65,19 @@ impl BlockDiffusion {
         self.draft.propose(workspace, &mut [state], &[staged], request.width, choices)?;
         request.drafted.extend(choices[0].iter().map(|choice| choice.id));
         request.confidence.extend(choices[0].iter().map(|choice| (choice.logit - choice.logsumexp).exp()));
+        Ok(())
+    }
+
+    fn draft_ranked(
+        &self,
+        scratch: &mut Scratch,
+        request: &mut ProposeRequest<'_>,
+    ) -> Result<(), BackendError> {
+        let Scratch { workspace, ranked, .. } = scratch;
+        let (state, staged) = (downcast(request.state), staged(request.ids));
+        self.draft.propose_ranked(workspace, state, staged, request.width, request.ranks, ranked)?;
+        request.drafted.extend(ranked.iter().map(|ranked| ranked.id));
+        request.confidence.extend(ranked.iter().map(|ranked| ranked.probability));
         Ok(())
     }
 
@@ -139,6 +154,7 @@ impl Proposer for BlockDiffusion {
         for request in requests {
             match request.rule {
                 Some(rule) => self.draft_by_rule(scratch, request, &rule)?,
+                None if request.ranks > 1 => self.draft_ranked(scratch, request)?,
                 None => self.draft_highest(scratch, request)?,
             }
         }

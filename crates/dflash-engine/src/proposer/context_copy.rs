@@ -119,6 +119,7 @@ mod tests {
                 ids,
                 rule: None,
                 width,
+                ranks: 1,
                 drafted: &mut drafted,
                 confidence: &mut Vec::new(),
             }];

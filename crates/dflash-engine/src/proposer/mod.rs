@@ -9,9 +9,11 @@ use crate::sampling::Rule;
 
 mod block_diffusion;
 mod context_copy;
+mod oracle;
 
 pub use block_diffusion::BlockDiffusion;
 pub use context_copy::ContextCopy;
+pub use oracle::{Oracle, Truth};
 
 /// What a proposer remembers of one sequence; lives in the sequence, so that proposers are immutable.
 pub type ProposerState = Box<dyn Any + Send>;
@@ -36,7 +38,10 @@ pub struct ProposeRequest<'a> {
     pub rule: Option<Rule<'a>>,
     /// Rows the target will verify: `width - 1` drafted ids are wanted.
     pub width: usize,
-    /// Takes the drafted ids. One outside of the vocabulary counts as rejected, as do all after it.
+    /// Alternatives wanted for every drafted position, the most probable first. A proposer that has no alternatives
+    /// drafts one id per position.
+    pub ranks: usize,
+    /// Takes the drafted ids, position by position. One outside of the vocabulary counts as rejected, as do all after it.
     pub drafted: &'a mut Vec<u32>,
     /// Takes the proposer's own probability of each drafted id, where it has one.
     pub confidence: &'a mut Vec<f32>,

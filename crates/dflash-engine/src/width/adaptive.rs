@@ -3,9 +3,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::acceptance::{Calibration, Positions};
 use super::ledger::Ledger;
 use super::live::LiveCosts;
-use super::promise::{Cut, Promise, WIDTHS};
+use super::promise::{Cut, Promise, WIDTHS, chain};
 use super::{Experience, Outcome, Plan, PolicyStats, WidthPolicy};
-use crate::{Offer, Proposer, StepCosts};
+use crate::{Node, Offer, Proposer, StepCosts, best_first};
 
 /// Plain steps before the second probe of a proposer that does not pay; the first one comes at once, unless earlier
 /// requests have shown what it is like.
@@ -16,6 +16,8 @@ const LAST_PROBE: usize = 512;
 const MARGIN: f64 = 0.02;
 /// Cycles without a plain step after which one is made, so that it is known what plain decoding would cost.
 const MEASURE_PLAIN: usize = 64;
+/// Alternatives of every position that a tree is made of; eight gain little more (docs/performance.md).
+const RANKS: usize = 4;
 /// Cycles that the pace remembers.
 const PACE_MEMORY: f64 = 32.0;
 
@@ -37,9 +39,22 @@ pub struct Adaptive {
     seen: Experience,
     stats: PolicyStats,
     cycles_since_plain: usize,
-    /// The probabilities of the block in work, and whether it is a probe.
-    confidence: Vec<f32>,
+    /// Rows of a tree at most; `None` verifies chains.
+    trees: Option<usize>,
+    /// Rows that this cycle may verify.
+    limit: usize,
+    /// The drafted ids in work that are verified, where their proposer tells probabilities.
+    block: Vec<Judged>,
+    /// Whether this is a probe.
     probing: bool,
+}
+
+/// A drafted id that waits for the target's word.
+struct Judged {
+    parent: Option<usize>,
+    position: usize,
+    rank: usize,
+    confidence: f32,
 }
 
 /// What is known of one proposer.
@@ -109,9 +124,17 @@ impl Adaptive {
             shared: experience,
             stats: PolicyStats::default(),
             cycles_since_plain: 0,
-            confidence: Vec::with_capacity(block),
+            trees: None,
+            limit: block,
+            block: Vec::with_capacity(block),
             probing: false,
         }
+    }
+
+    /// Verifies trees of up to `rows` rows instead of chains, where a proposer tells probabilities.
+    pub fn with_trees(mut self, rows: usize) -> Self {
+        self.trees = Some(rows);
+        self
     }
 
     fn pace(&self) -> f64 {
@@ -128,62 +151,116 @@ impl Adaptive {
     /// The best that a proposer can do with at most `most` rows; `None` where it may not lose any more.
     fn bid(&self, proposer: usize, class: usize, most: usize, pace: f64) -> Option<Bid> {
         let track = &self.tracks[proposer];
-        let positions = || track.positions[class].values();
-        let plan = |width| Plan { proposer: Some(proposer), width };
+        let reaches = || chain(track.positions[class].values());
         if !track.confident {
             let most = (2..=most).rev().find(|&rows| self.affords(proposer, rows, rows))?;
-            let cut = Cut::best(positions(), most, &self.costs, pace);
+            let cut = Cut::best(reaches(), most, &self.costs, pace);
             let width = cut.rows.max(2);
             let worth = cut.worth(pace) - pace * self.costs.propose(proposer, width);
-            return Some(Bid { plan: plan(width), worth });
+            return Some(Bid { plan: Plan::chain(proposer, width), worth });
         }
+        let ranks = if self.trees.is_some() { RANKS } else { 1 };
         let widths = track.promises.iter().filter(|(width, _)| *width <= most);
         let bids = widths.filter(|&&(width, _)| self.affords(proposer, width, 1)).map(|&(width, promise)| {
             let promise =
-                promise.unwrap_or_else(|| Promise::new(Cut::best(positions(), width, &self.costs, pace)));
-            Bid { plan: plan(width), worth: promise.worth(self.costs.propose(proposer, width), pace) }
+                promise.unwrap_or_else(|| Promise::new(Cut::best(reaches(), width, &self.costs, pace)));
+            let worth = promise.worth(self.costs.propose(proposer, width), pace);
+            Bid { plan: Plan { proposer: Some(proposer), width, ranks }, worth }
         });
         bids.max_by(|a, b| a.worth.total_cmp(&b.worth))
     }
 
     /// Remembers what a block promises at every width; beyond what was drafted by the means of its positions.
-    fn promise(&mut self, proposer: usize, class: usize, pace: f64) {
+    fn promise(&mut self, plan: &Plan, proposer: usize, class: usize, confidence: &[f32]) {
+        let (pace, limit, drafted) = (self.pace(), self.limit, plan.width - 1);
         let Track { positions, calibration, promises, .. } = &mut self.tracks[proposer];
         let positions = &mut positions[class];
-        let drafted = || self.confidence.iter().enumerate().map(|(at, &sure)| calibration.at(at, sure));
-        drafted().enumerate().for_each(|(position, value)| positions.see(position, value));
+        for position in 0..drafted {
+            positions.see(position, calibration.at(position, confidence[position * plan.ranks]));
+        }
+        let beyond: Vec<f64> = positions.values().collect();
+        let probability = |position: usize, rank: usize| match (position < drafted, rank) {
+            (true, _) => calibration.at(position, confidence[position * plan.ranks + rank]),
+            (false, 0) => beyond[position],
+            (false, _) => 0.0,
+        };
         for (width, promise) in promises {
-            let beyond = positions.values().skip(self.confidence.len());
-            let cut = Cut::best(drafted().chain(beyond), *width, &self.costs, pace);
+            let cut = match plan.ranks {
+                1 => {
+                    Cut::best(chain((0..*width - 1).map(|at| probability(at, 0))), *width, &self.costs, pace)
+                }
+                ranks => {
+                    let tree = best_first(*width - 1, ranks, limit - 1, probability);
+                    Cut::best(tree.iter().map(|node| node.reach), limit, &self.costs, pace)
+                }
+            };
             promise.get_or_insert_with(|| Promise::new(cut)).see(cut);
         }
     }
 
+    /// The best-first tree of what was drafted, cut where it is worth most. A chain is the tree without
+    /// alternatives.
+    fn best_tree(&mut self, plan: &Plan, proposer: usize, confidence: &[f32]) -> Vec<Node> {
+        let most = if plan.ranks > 1 { self.limit } else { plan.width };
+        let affordable = (1..=most).rev().find(|&rows| self.affords(proposer, plan.width, rows)).unwrap_or(1);
+        let calibration = &self.tracks[proposer].calibration;
+        // A probe believes the draft, or what was learned of it would never be tried again.
+        let belief = if self.probing { Calibration::trusting } else { Calibration::at };
+        let sure = |position: usize, rank: usize| confidence[position * plan.ranks + rank];
+        let probability = |position, rank| belief(calibration, position, sure(position, rank));
+        let mut nodes = best_first(plan.width - 1, plan.ranks, affordable - 1, probability);
+        let best = Cut::best(nodes.iter().map(|node| node.reach), affordable, &self.costs, self.pace()).rows;
+        // And it looks at one id at least: the draft may be better than it thinks.
+        let rows = if self.probing { best.max(2.min(affordable)) } else { best };
+        nodes.truncate(rows - 1);
+        self.stats.dropped_blocks += usize::from(rows == 1);
+        self.block.extend(nodes.iter().map(|&Node { parent, position, rank, .. }| {
+            let confidence = sure(position, rank);
+            Judged { parent, position, rank, confidence }
+        }));
+        nodes
+    }
+
     /// What the cycle took by the estimates, in seconds.
-    fn estimate(&self, outcome: &Outcome) -> f64 {
+    fn estimate(&self, outcome: &Outcome<'_>) -> f64 {
         let draft = outcome.proposer.map_or(0.0, |proposer| self.costs.propose(proposer, outcome.planned));
         draft + self.costs.verify(outcome.verified)
     }
 
     /// Learns from every drafted id that was judged.
-    fn judge(&mut self, proposer: usize, outcome: &Outcome) {
-        let track = &mut self.tracks[proposer];
-        for position in 0..(outcome.accepted + 1).min(outcome.judged.saturating_sub(1)) {
-            let accepted = position < outcome.accepted;
-            let confidence = self.confidence.get(position).copied();
-            match confidence {
-                Some(confidence) => track.calibration.see(position, confidence, accepted),
-                None => track.positions[outcome.class].see(position, f64::from(u8::from(accepted))),
+    fn judge(&mut self, proposer: usize, outcome: &Outcome<'_>) {
+        let (accepted, class) = (outcome.accepted, outcome.class);
+        if self.block.is_empty() {
+            for position in 0..(accepted.len() + 1).min(outcome.judged.saturating_sub(1)) {
+                let right = position < accepted.len();
+                self.tracks[proposer].positions[class].see(position, f64::from(u8::from(right)));
+                self.seen.see_position(proposer, class, position, right);
             }
-            self.seen.see(proposer, outcome.class, position, confidence, accepted);
+        }
+        for (index, id) in self.block.iter().enumerate() {
+            let on_path = |node: usize| accepted.contains(&(node + 1));
+            if id.parent.is_none_or(on_path) {
+                let right = on_path(index);
+                self.tracks[proposer].calibration.see(id.position, id.confidence, right);
+                self.seen.see_confidence(proposer, id.confidence, right);
+                if id.rank == 0 {
+                    self.seen.see_position(proposer, class, id.position, right);
+                }
+            }
+        }
+        if outcome.judged > outcome.verified {
+            let plain = Cut { rows: 1, ids: 1.0, seconds: self.costs.plain() };
+            let promises = self.tracks[proposer].promises.iter_mut();
+            promises.for_each(|(_, promise)| promise.get_or_insert_with(|| Promise::new(plain)).see(plain));
         }
     }
 }
 
 impl WidthPolicy for Adaptive {
     fn plan(&mut self, offers: &[Offer], limit: usize) -> Plan {
-        self.confidence.clear();
+        self.block.clear();
         self.probing = false;
+        self.limit = self.trees.map_or(limit, |rows| rows.min(limit));
         let pace = self.pace();
         let plain = 1.0 - pace * self.costs.plain() + MARGIN;
         let (mut best, mut reason) = (Bid { plan: Plan::PLAIN, worth: plain }, Reason::NoOffer);
@@ -222,26 +299,21 @@ impl WidthPolicy for Adaptive {
     }
 
     fn cut(&mut self, plan: &Plan, class: usize, confidence: &[f32]) -> usize {
-        let Some(proposer) = plan.proposer.filter(|_| confidence.len() + 1 >= plan.width) else {
-            return plan.width;
-        };
-        self.confidence.extend_from_slice(confidence);
-        let pace = self.pace();
-        self.promise(proposer, class, pace);
-        let affordable =
-            (1..=plan.width).rev().find(|&rows| self.affords(proposer, plan.width, rows)).unwrap_or(1);
-        let calibration = &self.tracks[proposer].calibration;
-        // A probe believes the draft, or what was learned of it would never be tried again.
-        let belief = if self.probing { Calibration::trusting } else { Calibration::at };
-        let acceptance = confidence.iter().enumerate().map(|(at, &sure)| belief(calibration, at, sure));
-        let best = Cut::best(acceptance, affordable, &self.costs, pace).rows;
-        // And it looks at one id at least: the draft may be better than it thinks.
-        let rows = if self.probing { best.max(2.min(affordable)) } else { best };
-        self.stats.dropped_blocks += usize::from(rows == 1);
-        rows
+        match confidence.len() + 1 == plan.width {
+            true => self.grow(plan, class, confidence).len() + 1,
+            false => plan.width,
+        }
     }
 
-    fn record(&mut self, outcome: &Outcome) {
+    fn grow(&mut self, plan: &Plan, class: usize, confidence: &[f32]) -> Vec<Node> {
+        // Alternatives may be asked for in vain.
+        let plan = Plan { ranks: confidence.len() / (plan.width - 1), ..*plan };
+        let proposer = plan.proposer.expect("a drafted block");
+        self.promise(&plan, proposer, class, confidence);
+        self.best_tree(&plan, proposer, confidence)
+    }
+
+    fn record(&mut self, outcome: &Outcome<'_>) {
         self.costs.saw(outcome);
         let (plain, seconds, ids) = (self.costs.plain(), self.estimate(outcome), outcome.committed as f64);
         self.stats.gained_s += ids * plain - (outcome.draft_s + outcome.step_s);

@@ -67,20 +67,14 @@ impl Experience {
         }
     }
 
-    /// An id at a position was judged, all before it having been accepted.
-    pub(super) fn see(
-        &mut self,
-        proposer: usize,
-        class: usize,
-        position: usize,
-        confidence: Option<f32>,
-        accepted: bool,
-    ) {
-        let counts = &mut self.proposers[proposer];
-        counts.classes[class][position].see(accepted);
-        if let Some(confidence) = confidence {
-            counts.bins[bin(confidence)].see(accepted);
-        }
+    /// The most probable id of a position was judged, all before it having been accepted.
+    pub(super) fn see_position(&mut self, proposer: usize, class: usize, position: usize, accepted: bool) {
+        self.proposers[proposer].classes[class][position].see(accepted);
+    }
+
+    /// An id of that probability was judged, all before it having been accepted.
+    pub(super) fn see_confidence(&mut self, proposer: usize, confidence: f32, accepted: bool) {
+        self.proposers[proposer].bins[bin(confidence)].see(accepted);
     }
 
     /// Nothing seen, of the same shape.

@@ -65,7 +65,7 @@ impl LiveCosts {
     }
 
     /// A cycle took so long.
-    pub fn saw(&mut self, outcome: &Outcome) {
+    pub fn saw(&mut self, outcome: &Outcome<'_>) {
         let step = ratio(outcome.step_s, self.verify(outcome.verified));
         self.verify.iter_mut().for_each(|own| own.age += 1);
         self.verify[bucket(outcome.verified)].see(step);
@@ -114,9 +114,19 @@ mod tests {
         LiveCosts::new(Arc::new(StepCosts { verify, propose }))
     }
 
-    fn outcome(proposer: Option<usize>, rows: usize, draft_s: f64, step_s: f64) -> Outcome {
+    fn outcome(proposer: Option<usize>, rows: usize, draft_s: f64, step_s: f64) -> Outcome<'static> {
         let (planned, verified, judged) = (rows, rows, rows);
-        Outcome { proposer, class: 0, planned, verified, judged, accepted: 0, committed: 1, draft_s, step_s }
+        Outcome {
+            proposer,
+            class: 0,
+            planned,
+            verified,
+            judged,
+            accepted: &[],
+            committed: 1,
+            draft_s,
+            step_s,
+        }
     }
 
     #[test]

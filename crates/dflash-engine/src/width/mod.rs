@@ -16,25 +16,32 @@ pub use fixed::Fixed;
 
 use serde::Serialize;
 
-use crate::Offer;
+use crate::{Node, Offer, best_first};
 
 /// What the next cycle does: rows to verify, and who drafts all but the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
     /// Index of the proposer; `None` for a plain step.
     pub proposer: Option<usize>,
-    /// Rows, the staged token's included.
+    /// Rows of the block that is drafted, the staged token's included.
     pub width: usize,
+    /// Alternatives that are drafted at every position: more than 1 for a tree.
+    pub ranks: usize,
 }
 
 impl Plan {
     /// One row, nothing drafted.
-    pub const PLAIN: Self = Self { proposer: None, width: 1 };
+    pub const PLAIN: Self = Self { proposer: None, width: 1, ranks: 1 };
+
+    /// A chain of so many rows.
+    pub fn chain(proposer: usize, width: usize) -> Self {
+        Self { proposer: Some(proposer), width, ranks: 1 }
+    }
 }
 
 /// What a cycle showed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Outcome {
+pub struct Outcome<'a> {
     /// Index of the proposer; `None` for a plain step.
     pub proposer: Option<usize>,
     /// Class of its offer.
@@ -45,8 +52,8 @@ pub struct Outcome {
     pub verified: usize,
     /// Rows by which the proposer is judged: those verified, or those planned where it gave fewer ids.
     pub judged: usize,
-    /// Drafted ids accepted.
-    pub accepted: usize,
+    /// Rows of the drafted ids that were accepted: from 1 on, and one after the other in a chain.
+    pub accepted: &'a [usize],
     /// Ids delivered.
     pub committed: usize,
     /// Seconds of the proposal.
@@ -66,8 +73,15 @@ pub trait WidthPolicy: Send {
         plan.width
     }
 
+    /// As [`WidthPolicy::cut`] where alternatives were drafted: `confidence` is that of `plan.ranks` ids for every
+    /// position. Returns the nodes that shall be verified, parents before children.
+    fn grow(&mut self, plan: &Plan, _class: usize, confidence: &[f32]) -> Vec<Node> {
+        let probability = |position, rank| f64::from(confidence[position * plan.ranks + rank]);
+        best_first(plan.width - 1, plan.ranks, plan.width - 1, probability)
+    }
+
     /// The cycle is over.
-    fn record(&mut self, outcome: &Outcome);
+    fn record(&mut self, outcome: &Outcome<'_>);
 
     /// The sequence is over: what the policy has counted, all zero where it counts nothing.
     fn finish(&mut self) -> PolicyStats {

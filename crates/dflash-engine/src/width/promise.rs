@@ -23,12 +23,12 @@ impl Cut {
         self.ids - pace * self.seconds
     }
 
-    /// The best of 1 to `most` rows, with the probabilities that each drafted id is accepted if all before are.
-    pub fn best(acceptance: impl Iterator<Item = f64>, most: usize, costs: &LiveCosts, pace: f64) -> Self {
+    /// The best of 1 to `most` rows; row by row the probability that it is reached, that is accepted with all before
+    /// it.
+    pub fn best(reaches: impl Iterator<Item = f64>, most: usize, costs: &LiveCosts, pace: f64) -> Self {
         let mut best = Self { rows: 1, ids: 1.0, seconds: costs.plain() };
-        let (mut ids, mut reach) = (1.0, 1.0);
-        for (rows, acceptance) in (2..=most).zip(acceptance) {
-            reach *= acceptance;
+        let mut ids = 1.0;
+        for (rows, reach) in (2..=most).zip(reaches) {
             ids += reach;
             let cut = Self { rows, ids, seconds: costs.verify(rows) };
             if cut.worth(pace) > best.worth(pace) {
@@ -37,6 +37,14 @@ impl Cut {
         }
         best
     }
+}
+
+/// The reaches of a chain, from the probabilities that each id is accepted if all before it are.
+pub(super) fn chain(acceptance: impl Iterator<Item = f64>) -> impl Iterator<Item = f64> {
+    acceptance.scan(1.0, |reach, acceptance| {
+        *reach *= acceptance;
+        Some(*reach)
+    })
 }
 
 /// What blocks of one width have promised of late, each cut at its best.

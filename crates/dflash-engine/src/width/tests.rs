@@ -160,8 +160,8 @@ fn run(mut policy: Adaptive, truth: Table, draft: Draft, confident: bool, ids: u
             rows = policy.cut(&plan, 0, if confident { &sure } else { &[] });
             draft_s = costs.propose[0].as_ref().expect("a cost").at(plan.width);
         }
-        let accepted = (draft.right)(done).min(rows - 1);
-        let (step_s, committed) = (costs.verify.at(rows), accepted + 1);
+        let accepted: Vec<usize> = (1..=(draft.right)(done).min(rows - 1)).collect();
+        let (step_s, committed) = (costs.verify.at(rows), accepted.len() + 1);
         let (planned, verified, judged) = (plan.width, rows, rows);
         let proposer = plan.proposer;
         policy.record(&Outcome {
@@ -170,7 +170,7 @@ fn run(mut policy: Adaptive, truth: Table, draft: Draft, confident: bool, ids: u
             planned,
             verified,
             judged,
-            accepted,
+            accepted: &accepted,
             committed,
             draft_s,
             step_s,
@@ -221,18 +221,18 @@ fn the_guarantee_holds_against_a_draft_that_knows_the_policy() {
             };
             // Now and then it lets a narrow block through, to be asked again.
             good = if rows > 1 { (good + 1) % 5 } else { good };
-            let accepted = if good == 4 { rows.min(3) - 1 } else { 0 };
+            let accepted: Vec<usize> = (1..if good == 4 { rows.min(3) } else { 1 }).collect();
             let draft_s =
                 plan.proposer.map_or(0.0, |_| costs.propose[0].as_ref().expect("a cost").at(plan.width));
             let (proposer, planned, verified, judged) = (plan.proposer, plan.width, rows, rows);
-            let (step_s, committed) = (costs.verify.at(rows), accepted + 1);
+            let (step_s, committed) = (costs.verify.at(rows), accepted.len() + 1);
             policy.record(&Outcome {
                 proposer,
                 class: 0,
                 planned,
                 verified,
                 judged,
-                accepted,
+                accepted: &accepted,
                 committed,
                 draft_s,
                 step_s,

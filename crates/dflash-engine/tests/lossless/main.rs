@@ -10,3 +10,4 @@ mod faults;
 mod requests;
 mod sampling;
 mod scripts;
+mod trees;

@@ -1,7 +1,7 @@
-//! The cache of model repositories that the Hub's own tools share: the same layout, so that what any of
+//! The cache of repositories that the Hub's own tools share: the same layout, so that what any of
 //! them downloads serves all.
 //!
-//! `models--org--name/` has `blobs/` (contents, named by their etag), `snapshots/COMMIT/` (links to them)
+//! `models--org--name/` (or `datasets--org--name/`) has `blobs/` (contents, named by their etag), `snapshots/COMMIT/` (links to them)
 //! and `refs/` (the commit of a branch or tag).
 
 use std::fs;
@@ -40,9 +40,15 @@ impl HubCache {
         self.0.as_deref()
     }
 
-    /// The directory of `repo`, in the spelling given.
-    pub fn repo_dir(&self, repo: &str) -> Option<PathBuf> {
-        Some(self.root()?.join(format!("models--{}", repo.replace('/', "--"))))
+    /// The directory of a repository, in the spelling given.
+    pub fn repo_dir(&self, id: &HubId) -> Option<PathBuf> {
+        Some(self.root()?.join(format!("{}--{}", id.kind.plural(), id.repo.replace('/', "--"))))
+    }
+
+    /// The file called `name` of a repository, where it is here.
+    pub fn file(&self, id: &HubId, name: &str) -> Option<PathBuf> {
+        let file = snapshot_dir(&self.repo_dir(id)?, id.revision.as_deref())?.join(name);
+        file.is_file().then_some(file)
     }
 
     /// What the cache has of `id`; an id without an organisation stands for any. A complete snapshot is

@@ -44,10 +44,11 @@ impl<'a> Download<'a> {
     /// Asks the Hub what there is.
     pub(super) fn begin(hub: &'a Hub, id: &'a HubId) -> Result<Self, HubError> {
         let (settings, cache) = (&hub.settings, &hub.settings.cache);
-        let (root, dir) = cache.root().zip(cache.repo_dir(&id.repo)).ok_or(HubError::NoCacheDir)?;
+        let (root, dir) = cache.root().zip(cache.repo_dir(id)).ok_or(HubError::NoCacheDir)?;
         let client = Client::new(settings, hub.progress);
         let revision = escaped(id.revision(), "");
-        let url = format!("{}/api/models/{}/revision/{revision}?blobs=true", settings.endpoint, id.repo);
+        let (endpoint, kind) = (&settings.endpoint, id.kind.plural());
+        let url = format!("{endpoint}/api/{kind}/{}/revision/{revision}?blobs=true", id.repo);
         let listing = Listing::read(&client.document(&url)?, &url)?;
         let folder = dir.file_name().unwrap_or_default();
         let (locks, snapshot) =
@@ -71,6 +72,13 @@ impl<'a> Download<'a> {
         };
         self.write_ref()?;
         Ok(path)
+    }
+
+    /// Fetches one file, unless it is here.
+    pub(super) fn file(&self, name: &str) -> Result<PathBuf, HubError> {
+        self.bring(&[name.to_owned()])?;
+        self.write_ref()?;
+        Ok(self.snapshot.join(name))
     }
 
     /// The GGUF model that is wanted; `None` where it is weights in safetensors.
@@ -157,8 +165,8 @@ impl<'a> Download<'a> {
 
     /// By commit: a branch may move while its files are fetched.
     fn url(&self, name: &str) -> String {
-        let (endpoint, repo, commit) = (&self.hub.settings.endpoint, &self.id.repo, &self.listing.commit);
-        format!("{endpoint}/{repo}/resolve/{commit}/{}", escaped(name, "/"))
+        let page = self.id.page(&self.hub.settings.endpoint);
+        format!("{page}/resolve/{}/{}", self.listing.commit, escaped(name, "/"))
     }
 
     /// Size and hash of a file: of the listing, else of the file's own headers.

@@ -1,13 +1,13 @@
-//! Why a model could not be had from the Hub, and what the user can do about it.
+//! Why a repository could not be had from the Hub, and what the user can do about it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::HubId;
+use super::{HubId, RepoKind};
 use crate::cache::human_bytes;
 use crate::report::Failure;
 
-/// Why a model could not be had from the Hub.
+/// Why a repository could not be had from the Hub.
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
     /// It is not here and nothing may be downloaded.
@@ -137,6 +137,9 @@ pub enum HubError {
     Refused(Box<Failure>),
 }
 
+/// What does without a dataset.
+const OTHER_PROMPTS: &str = "or take a built-in suite, or prompts of your own with --prompt-file JSONL";
+
 /// The first of the names: a repository may hold any number of files.
 fn some(files: &[String], between: &str) -> String {
     const SHOWN: usize = 64;
@@ -196,35 +199,39 @@ impl HubError {
     }
 
     fn advice(&self, id: &HubId, endpoint: &str) -> Vec<String> {
-        let repo = &id.repo;
+        let (page, model) = (id.page(endpoint), id.kind == RepoKind::Model);
         let lines = |lines: &[&str]| lines.iter().map(|&line| line.to_owned()).collect();
         match self {
             Self::Offline { .. } => lines(&[
                 "run once without --offline, DFLASH_OFFLINE and HF_HUB_OFFLINE",
-                "or pass the path of a GGUF file or a model directory",
+                match model {
+                    true => "or pass the path of a GGUF file or a model directory",
+                    false => OTHER_PROMPTS,
+                },
             ]),
             Self::NoCacheDir => lines(&["set HF_HOME to a directory that can be written"]),
             Self::BadVariable { name, .. } => vec![format!("set {name} to a valid value, or unset it")],
             Self::Denied { gated: true, .. } => {
                 vec![
-                    format!("accept the licence at {endpoint}/{repo}"),
+                    format!("accept the licence at {page}"),
                     "then pass a token of that account in HF_TOKEN".into(),
                 ]
             }
             Self::Denied { had_token: true, .. } => {
-                vec![format!("look at {endpoint}/{repo} with the token's account"), "check HF_TOKEN".into()]
+                vec![format!("look at {page} with the token's account"), "check HF_TOKEN".into()]
             }
             Self::Denied { .. } => vec![
                 "check the name's spelling".into(),
-                format!("or pass a token in HF_TOKEN, of an account that can open {endpoint}/{repo}"),
+                format!("or pass a token in HF_TOKEN, of an account that can open {page}"),
             ],
             Self::NotFound { .. } => {
-                vec![format!("check the spelling at {endpoint}/{repo}, revision {}", id.revision())]
+                vec![format!("check the spelling at {page}, revision {}", id.revision())]
             }
             Self::WrongHash { .. } => lines(&["something between the server and here changes files"]),
             Self::CutShort { .. } => lines(&["run it again: it goes on where it stopped"]),
+            Self::MissingShard { .. } if !model => vec![format!("look at {page}"), OTHER_PROMPTS.to_owned()],
             Self::MissingShard { .. } => {
-                vec![format!("tell the owner of {endpoint}/{repo}, or name another revision with @")]
+                vec![format!("tell the owner of {page}, or name another revision with @")]
             }
             Self::NoWeights => lines(&["name a repository with safetensors or GGUF weights"]),
             Self::SeveralGguf { .. } | Self::NoSuchGguf { .. } => {
@@ -237,7 +244,7 @@ impl HubError {
             }
             Self::Unreachable { .. } => lines(&[
                 "check the network, HTTPS_PROXY and HF_ENDPOINT",
-                "or download on another machine and pass --model DIR",
+                if model { "or download on another machine and pass --model DIR" } else { OTHER_PROMPTS },
             ]),
             Self::BadAnswer { .. } => lines(&["check HF_ENDPOINT and the proxy"]),
             Self::DiskFull { size, .. } => vec![format!(

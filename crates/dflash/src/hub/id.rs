@@ -1,10 +1,31 @@
-//! How a model of the Hub is named on the command line.
+//! How a repository of the Hub is named.
 
 use std::fmt;
+
+/// What a repository is for. The Hub keeps each kind in a place of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RepoKind {
+    /// Weights and what belongs to them.
+    Model,
+    /// Rows of text.
+    Dataset,
+}
+
+impl RepoKind {
+    /// Its name in the paths of the Hub's interface and of its cache.
+    pub(super) fn plural(self) -> &'static str {
+        match self {
+            Self::Model => "models",
+            Self::Dataset => "datasets",
+        }
+    }
+}
 
 /// `organisation/name`, with what may follow: `@revision` and `:file`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubId {
+    /// What it is for.
+    pub kind: RepoKind,
     /// `organisation/name`, or a bare name that something else has to complete.
     pub repo: String,
     /// Branch, tag or commit; `None` is `main`.
@@ -27,15 +48,21 @@ impl HubId {
         let valid = named && [revision, file].iter().flatten().all(|path| is_safe_path(path));
         let is_file = file.is_none() && has_weight_extension(repo);
         (valid && !is_file).then(|| Self {
+            kind: RepoKind::Model,
             repo: repo.to_owned(),
             revision: revision.map(str::to_owned),
             file: file.map(str::to_owned),
         })
     }
 
-    /// A repository at its `main` revision.
+    /// A repository of a model at its `main` revision.
     pub fn of_repo(repo: &str) -> Self {
-        Self { repo: repo.to_owned(), revision: None, file: None }
+        Self { kind: RepoKind::Model, repo: repo.to_owned(), revision: None, file: None }
+    }
+
+    /// A dataset at its `main` revision.
+    pub fn of_dataset(repo: &str) -> Self {
+        Self { kind: RepoKind::Dataset, ..Self::of_repo(repo) }
     }
 
     /// The same revision and file of another repository.
@@ -51,6 +78,14 @@ impl HubId {
     /// The revision that is meant.
     pub fn revision(&self) -> &str {
         self.revision.as_deref().unwrap_or(MAIN)
+    }
+
+    /// Its page, and what the addresses of its files begin with.
+    pub(super) fn page(&self, endpoint: &str) -> String {
+        match self.kind {
+            RepoKind::Model => format!("{endpoint}/{}", self.repo),
+            kind => format!("{endpoint}/{}/{}", kind.plural(), self.repo),
+        }
     }
 
     /// What the model may be called: its file says more than its repository.

@@ -1,6 +1,6 @@
-//! Models of the Hugging Face Hub: found in the cache that its own tools share, else downloaded into it.
+//! Models and datasets of the Hugging Face Hub: found in the cache that its own tools share, else downloaded into it.
 //!
-//! Nothing here opens a socket for a model that the cache has, nor when [`HubSettings::offline`] is set.
+//! Nothing here opens a socket for what the cache has, nor when [`HubSettings::offline`] is set.
 
 mod blob;
 mod cache;
@@ -23,7 +23,7 @@ use crate::report::Outcome;
 
 pub use cache::{Found, HubCache, repo_id};
 pub use error::HubError;
-pub use id::HubId;
+pub use id::{HubId, RepoKind};
 pub use settings::{HubSettings, Patience, Token};
 pub use snapshot::Snapshot;
 
@@ -66,9 +66,21 @@ impl Hub {
         Download::begin(self, id)?.run(role, accept)
     }
 
+    /// The file called `name` of a repository: as the cache has it, else downloaded.
+    ///
+    /// # Errors
+    /// Whatever [`HubError`] names.
+    pub fn fetch_file(&self, id: &HubId, name: &str) -> Result<PathBuf, HubError> {
+        match self.settings.cache.file(id, name) {
+            Some(path) => Ok(path),
+            None if self.settings.offline => Err(self.offline(id)),
+            None => Download::begin(self, id)?.file(name),
+        }
+    }
+
     /// Why `id` cannot be had without the network.
     fn offline(&self, id: &HubId) -> HubError {
-        match self.settings.cache.repo_dir(&id.repo) {
+        match self.settings.cache.repo_dir(id) {
             Some(expected) => HubError::Offline { expected },
             None => HubError::NoCacheDir,
         }

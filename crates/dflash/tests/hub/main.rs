@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 mod binary;
+mod dataset;
 mod download;
 mod pairs;
 mod refusals;
@@ -53,7 +54,7 @@ impl Machine {
     }
 
     fn repo_dir(&self) -> PathBuf {
-        self.hub.settings.cache.repo_dir(REPO).unwrap()
+        self.hub.settings.cache.repo_dir(&HubId::of_repo(REPO)).unwrap()
     }
 
     fn part(&self, name: &str, content: &[u8]) -> PathBuf {

@@ -119,6 +119,8 @@ impl Server {
 pub struct Repo {
     pub id: &'static str,
     pub files: Vec<(&'static str, Vec<u8>)>,
+    /// `models` or `datasets`.
+    pub kind: &'static str,
     /// Whether the listing says sizes and hashes.
     pub says_contents: bool,
 }
@@ -128,21 +130,27 @@ pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 impl Repo {
     pub fn new(id: &'static str, files: &[(&'static str, &[u8])]) -> Self {
         let files = files.iter().map(|(name, content)| (*name, content.to_vec())).collect();
-        Self { id, files, says_contents: true }
+        Self { id, files, kind: "models", says_contents: true }
+    }
+
+    /// The same files as a dataset.
+    pub fn dataset(self) -> Self {
+        Self { kind: "datasets", ..self }
     }
 
     /// The answer to `request`, where it is about this repository.
     pub fn answer(&self, request: &Request) -> Option<Reply> {
         let path = request.path.split('?').next()?;
         let listings =
-            ["main", COMMIT].map(|revision| format!("/api/models/{}/revision/{revision}", self.id));
+            ["main", COMMIT].map(|revision| format!("/api/{}/{}/revision/{revision}", self.kind, self.id));
         if listings.iter().any(|listing| listing == path) {
             return Some(Reply { status: 200, body: self.listing().into_bytes(), ..Reply::default() });
         }
-        if path.starts_with(&format!("/api/models/{}/", self.id)) {
+        if path.starts_with(&format!("/api/{}/{}/", self.kind, self.id)) {
             return Some(Reply::status(404).with("X-Error-Code", "RevisionNotFound"));
         }
-        let name = path.strip_prefix(&format!("/{}/resolve/{COMMIT}/", self.id))?;
+        let place = if self.kind == "models" { "" } else { "/datasets" };
+        let name = path.strip_prefix(&format!("{place}/{}/resolve/{COMMIT}/", self.id))?;
         let (_, content) = self.files.iter().find(|(file, _)| *file == name)?;
         Some(content_reply(content, request).with("ETag", format!("\"{}\"", etag(name, content))))
     }
@@ -191,7 +199,7 @@ pub fn content_reply(content: &[u8], request: &Request) -> Reply {
 }
 
 fn is_large(name: &str) -> bool {
-    name.ends_with(".safetensors") || name.ends_with(".gguf")
+    [".safetensors", ".gguf", ".parquet"].iter().any(|end| name.ends_with(end))
 }
 
 /// The name of a content: SHA-256 of a large one, git's object id of a small one.

@@ -1,13 +1,12 @@
-//! `benchmark --curve` to its end, through the real binary, on tiny models.
-
-mod common;
+//! `--curve`
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use common::{Ran, Sandbox};
 use dflash_testkit::{TinyDraft, TinyLlama};
 use serde_json::Value;
+
+use crate::common::{Ran, Sandbox};
 
 fn model() -> String {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dflash-models/tests/data/gguf");
@@ -36,16 +35,6 @@ fn keys(value: &Value) -> BTreeSet<&str> {
 
 fn rows(points: &Value) -> Vec<u64> {
     points.as_array().unwrap().iter().map(|point| point["rows"].as_u64().unwrap()).collect()
-}
-
-#[test]
-fn without_curve_it_is_refused_before_anything_is_looked_at() {
-    let sandbox = Sandbox::new().var("DFLASH_THREADS", "0");
-    let said = sandbox.run(&["benchmark", "--model", "absent.gguf"]).transcript();
-    let expected = "exit: Some(2)\n--- stdout\n--- stderr\n\
-                    error: only the curve of step times is built so far\n\
-                    hint: pass it: `dflash benchmark --curve`\n";
-    assert_eq!(said, expected);
 }
 
 #[test]
