@@ -145,11 +145,9 @@ mod tests {
             }
             for at in 0..file.len() {
                 let mut damaged = file.to_vec();
-                for change in [0x01, 0x80, 0xff] {
-                    damaged[at] = file[at] ^ change;
-                    // A change of a letter is no damage that can be seen.
-                    let _ = texts(&damaged, "question");
-                }
+                damaged[at] ^= 1 << (at % 8);
+                // A change of a letter is no damage that can be seen.
+                let _ = texts(&damaged, "question");
             }
         }
     }
