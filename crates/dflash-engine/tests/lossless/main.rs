@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod coupling;
 mod drafts;
 mod faults;
 mod requests;
