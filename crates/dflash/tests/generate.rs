@@ -396,8 +396,8 @@ fn a_seed_that_was_drawn_is_told_and_gives_the_same_text_again() {
         answer(&[&SAMPLED[..], &["--seed", &seed, "--draft", "ngram", "--verify-mode", "dflash"]].concat());
     assert_eq!((&again["ids"], &again["logprobs"]), (&first["ids"], &first["logprobs"]));
     assert!(again["acceptance_per_drafted"].as_f64().unwrap() < 1.0);
-    let other = answer(&[&SAMPLED[..], &["--seed", "123"]].concat());
-    assert_ne!(other["ids"], first["ids"]);
+    let of_seed = |seed| answer(&[&SAMPLED[..], &["--seed", seed]].concat())["ids"].clone();
+    assert_ne!(of_seed("123"), of_seed("124"));
     let line = generate(&["--temp", "1", "--seed", "77"]).stderr;
     assert!(line.contains(" | seed 77 | "), "{line}");
     assert!(!generate(&[]).stderr.contains("seed"), "greedy decoding draws nothing");
@@ -430,9 +430,11 @@ fn check_samples_both_ways_with_one_seed() {
     let checked = answer(&more);
     assert_eq!(checked["identical"], true);
     assert_eq!(checked["seed"], checked["plain"]["seed"]);
-    assert_eq!(checked["plain"]["logprobs"].as_array().unwrap().len(), 64);
+    let (plain, told) = (&checked["plain"], checked["plain"]["logprobs"].as_array().unwrap());
+    assert_eq!(plain["completion_tokens"], told.len());
     let said = generate(&["--check", "--draft", "ngram", "--temp", "0.9", "--seed", "3"]);
-    assert!(said.stdout.starts_with("identical: 64 ids, seed 3\n"), "{}", said.stdout);
+    let verdict = said.stdout.lines().next().unwrap();
+    assert!(verdict.starts_with("identical: ") && verdict.ends_with(" ids, seed 3"), "{verdict}");
 }
 
 #[test]
