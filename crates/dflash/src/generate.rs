@@ -4,7 +4,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use dflash_engine::{Decoding, EngineError, Event, FinishReason, Request, Stats};
+use dflash_engine::{
+    Decoding, EngineError, Event, FinishReason, Phases, PolicyStats, PositionCount, Request, Stats,
+};
 use dflash_text::TextGuard;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -68,6 +70,12 @@ pub struct AnswerReport {
     pub cycles_by_width: std::collections::BTreeMap<usize, usize>,
     /// Cycles by proposer.
     pub cycles_by_proposer: std::collections::BTreeMap<&'static str, usize>,
+    /// Drafted ids by their position in the block.
+    pub accepted_by_position: Vec<PositionCount>,
+    /// Where the time of the cycles went.
+    pub phases: Phases,
+    /// What the width policy did and why.
+    pub policy: PolicyStats,
     /// SHA-256 of the ids as little-endian 32-bit numbers.
     pub ids_sha256: String,
     /// The seed, where tokens were drawn.
@@ -97,6 +105,9 @@ impl Answer {
             acceptance_per_drafted: stats.acceptance_per_drafted(),
             cycles_by_width: stats.cycles_by_width.clone(),
             cycles_by_proposer: stats.cycles_by_proposer.clone(),
+            accepted_by_position: stats.accepted_by_position.clone(),
+            phases: stats.phases,
+            policy: stats.policy,
             ids_sha256: ids_sha256(&self.ids),
             seed: self.seed,
             logprobs: self.logprobs.clone(),

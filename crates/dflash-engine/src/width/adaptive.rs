@@ -145,7 +145,12 @@ impl Adaptive {
     /// a plain step gives too.
     fn affords(&self, proposer: usize, drafted: usize, rows: usize) -> bool {
         let seconds = self.costs.propose(proposer, drafted) + self.costs.verify(rows);
-        seconds / self.costs.plain() - 1.0 <= self.ledger.left()
+        seconds / self.costs.plain() - 1.0 <= self.ledger.stake()
+    }
+
+    /// Rows of a block of `drafted` that may be verified, `most` at most.
+    fn affordable(&self, proposer: usize, drafted: usize, most: usize) -> usize {
+        (1..=most).rev().find(|&rows| self.affords(proposer, drafted, rows)).unwrap_or(1)
     }
 
     /// The best that a proposer can do with at most `most` rows; `None` where it may not lose any more.
@@ -161,7 +166,7 @@ impl Adaptive {
         }
         let ranks = if self.trees.is_some() { RANKS } else { 1 };
         let widths = track.promises.iter().filter(|(width, _)| *width <= most);
-        let bids = widths.filter(|&&(width, _)| self.affords(proposer, width, 1)).map(|&(width, promise)| {
+        let bids = widths.filter(|&&(width, _)| self.affords(proposer, width, 2)).map(|&(width, promise)| {
             let promise =
                 promise.unwrap_or_else(|| Promise::new(Cut::best(reaches(), width, &self.costs, pace)));
             let worth = promise.worth(self.costs.propose(proposer, width), pace);
@@ -172,7 +177,11 @@ impl Adaptive {
 
     /// Remembers what a block promises at every width; beyond what was drafted by the means of its positions.
     fn promise(&mut self, plan: &Plan, proposer: usize, class: usize, confidence: &[f32]) {
-        let (pace, limit, drafted) = (self.pace(), self.limit, plan.width - 1);
+        let (pace, drafted) = (self.pace(), plan.width - 1);
+        // A block is worth no more than what of it may be verified.
+        let rows =
+            |width: usize| self.affordable(proposer, width, if plan.ranks > 1 { self.limit } else { width });
+        let most: Vec<usize> = self.tracks[proposer].promises.iter().map(|(width, _)| rows(*width)).collect();
         let Track { positions, calibration, promises, .. } = &mut self.tracks[proposer];
         let positions = &mut positions[class];
         for position in 0..drafted {
@@ -184,16 +193,9 @@ impl Adaptive {
             (false, 0) => beyond[position],
             (false, _) => 0.0,
         };
-        for (width, promise) in promises {
-            let cut = match plan.ranks {
-                1 => {
-                    Cut::best(chain((0..*width - 1).map(|at| probability(at, 0))), *width, &self.costs, pace)
-                }
-                ranks => {
-                    let tree = best_first(*width - 1, ranks, limit - 1, probability);
-                    Cut::best(tree.iter().map(|node| node.reach), limit, &self.costs, pace)
-                }
-            };
+        for ((width, promise), most) in promises.iter_mut().zip(most) {
+            let tree = best_first(*width - 1, plan.ranks, most - 1, probability);
+            let cut = Cut::best(tree.iter().map(|node| node.reach), most, &self.costs, pace);
             promise.get_or_insert_with(|| Promise::new(cut)).see(cut);
         }
     }
