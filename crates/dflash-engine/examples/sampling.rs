@@ -1,4 +1,4 @@
-//! What a choice costs: `cargo run --release -p dflash-engine --example sampling`. Medians over rows of normal logits.
+//! What a choice costs: `cargo run --release -p dflash-engine --example sampling`. Medians over rows of bell-shaped logits.
 
 use std::time::Instant;
 
@@ -10,8 +10,8 @@ const RUNS: usize = 101;
 /// Logits about as far apart as those of language models.
 fn row(vocab: usize) -> Vec<f32> {
     let noise = Noise::new(1, 0, 0);
-    let normal = |id: u32| (0..8).map(|k| noise.exponential(8 * id + k) as f32 - 1.0).sum::<f32>();
-    (0..vocab as u32).map(normal).collect()
+    let logit = |id: u32| (0..8).map(|k| noise.exponential(8 * id + k) as f32 - 1.0).sum();
+    (0..vocab as u32).map(logit).collect()
 }
 
 fn main() {
@@ -22,6 +22,7 @@ fn main() {
     for (name, params) in [
         ("highest", of(Sampling { presence_penalty: 1e-9, ..Sampling::default() })),
         ("temperature 1", of(warm.clone())),
+        ("... and a probability", of(warm.clone())),
         ("temperature 2", of(Sampling { temperature: 2.0, ..warm.clone() })),
         ("top_k 40", of(Sampling { top_k: 40, ..warm.clone() })),
         ("top_p 0.9", of(Sampling { top_p: 0.9, ..warm.clone() })),
@@ -35,7 +36,11 @@ fn main() {
                 .map(|run| {
                     let began = Instant::now();
                     let distribution = sampler.distribution(&rule, &ids[..500 + run], &[], &row);
-                    std::hint::black_box(distribution.expect("numbers").choice());
+                    let distribution = distribution.expect("numbers");
+                    std::hint::black_box(distribution.choice());
+                    if name.ends_with("a probability") {
+                        std::hint::black_box(distribution.probability(0));
+                    }
                     began.elapsed()
                 })
                 .collect::<Vec<_>>();

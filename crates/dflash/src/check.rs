@@ -35,7 +35,7 @@ pub struct CheckReport {
     pub speculative: AnswerReport,
     /// The answer without.
     pub plain: AnswerReport,
-    /// Whether all ids are equal.
+    /// Whether all ids are equal, and all log-probabilities where they were asked for.
     pub identical: bool,
     /// The first difference.
     pub first_difference: Option<Difference>,
@@ -61,7 +61,7 @@ impl CheckReport {
         let first_difference = first_difference(&speculative.ids, &plain.ids).map(difference).transpose()?;
         let speed = |answer: &Answer| answer.stats.decode_tokens_per_second();
         Ok(Self {
-            identical: first_difference.is_none(),
+            identical: first_difference.is_none() && speculative.logprobs == plain.logprobs,
             first_difference,
             speedup: ratio(speed(speculative), speed(plain)),
             speculative: speculative.report(),
@@ -69,7 +69,7 @@ impl CheckReport {
         })
     }
 
-    /// 0 when all ids are equal, 1 on a difference.
+    /// 0 when all is equal, 1 on a difference.
     pub fn exit_code(&self) -> u8 {
         u8::from(!self.identical)
     }
@@ -77,7 +77,8 @@ impl CheckReport {
     /// For people.
     pub fn text(&self) -> String {
         let verdict = match &self.first_difference {
-            None => format!("identical: {} ids", self.plain.completion_tokens),
+            None if !self.identical => "DIFFERENT log-probabilities of equal ids".to_owned(),
+            None => format!("identical: {} ids{}", self.plain.completion_tokens, self.same()),
             Some(at) => {
                 let id = |id: Option<u32>| id.map_or("the end".to_owned(), |id| format!("id {id}"));
                 format!(
@@ -106,6 +107,13 @@ impl CheckReport {
             self.speedup,
             self.caveat(),
         )
+    }
+
+    /// What is equal besides ids, and how to have it again.
+    fn same(&self) -> String {
+        let logprobs = if self.plain.logprobs.is_some() { ", log-probabilities too" } else { "" };
+        let seed = self.plain.seed.map_or(String::new(), |seed| format!(", seed {seed}"));
+        format!("{logprobs}{seed}")
     }
 
     /// What the speed does not say.
@@ -161,6 +169,7 @@ mod tests {
     use dflash_engine::{FinishReason, Stats};
 
     use super::*;
+    use crate::logprobs::{AlternativeReport, TokenReport};
 
     #[test]
     fn the_first_difference_is_found_wherever_it_is() {
@@ -173,7 +182,8 @@ mod tests {
 
     fn said(ids: &[u32]) -> Answer {
         let stats = Stats { completion_tokens: ids.len(), ..Stats::default() };
-        Answer { text: String::new(), ids: ids.to_vec(), reason: FinishReason::Length, stats }
+        let (ids, reason) = (ids.to_vec(), FinishReason::Length);
+        Answer { text: String::new(), ids, reason, stats, seed: None, logprobs: None }
     }
 
     #[test]
@@ -201,6 +211,23 @@ mod tests {
         let shorter = compare(&[5], &[5, 6]);
         assert_eq!(shorter.exit_code(), 1);
         assert!(shorter.text().contains("the end with the draft, id 6 without"), "{}", shorter.text());
+    }
+
+    #[test]
+    fn log_probabilities_that_differ_fail_too() {
+        let answer = |logprob: f32| {
+            let chosen = AlternativeReport { id: 5, token: "x".into(), bytes: vec![120], logprob };
+            Answer {
+                logprobs: Some(vec![TokenReport { chosen, top: Vec::new() }]),
+                seed: Some(3),
+                ..said(&[5])
+            }
+        };
+        let compare = |other: f32| CheckReport::compare(&answer(-0.5), &answer(other), |_| Ok(0.0)).unwrap();
+        assert!(compare(-0.5).text().starts_with("identical: 1 ids, log-probabilities too, seed 3\n"));
+        let different = compare(-0.500_000_1);
+        assert_eq!((different.identical, different.exit_code()), (false, 1));
+        assert!(different.text().starts_with("DIFFERENT log-probabilities"), "{}", different.text());
     }
 
     #[test]

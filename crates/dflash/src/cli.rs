@@ -114,25 +114,40 @@ pub struct RefusedArgs {
     pub no_clear_cache_boundaries: bool,
 }
 
-/// Sampling flags: taken at the values that mean greedy decoding, refused otherwise.
+/// How tokens are chosen.
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Sampling (greedy only)")]
+#[command(next_help_heading = "Sampling")]
 pub struct SamplingArgs {
-    /// Temperature; only 0.
-    #[arg(long, alias = "temperature", value_name = "T", allow_negative_numbers = true)]
+    /// Temperature, 0 to 100; 0 takes the most probable token [default: 0].
+    #[arg(long, visible_alias = "temperature", value_name = "T", allow_negative_numbers = true)]
     pub temp: Option<String>,
-    /// Nucleus; only 1.
+    /// Draw among the fewest tokens that together have this probability [default: 1, all].
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub top_p: Option<String>,
-    /// Candidates; only 0 (all) or 1 (the best).
+    /// Draw among so many of the most probable tokens [default: 0, all].
     #[arg(long, value_name = "K", allow_negative_numbers = true)]
     pub top_k: Option<String>,
-    /// Least share of the best candidate; only 0.
+    /// Draw among tokens with this share of the highest probability [default: 0, all].
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub min_p: Option<String>,
-    /// Seed; refused, greedy decoding draws nothing.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, hide = true)]
+    /// Divide the logits of tokens seen in prompt or answer, multiply negative ones [default: 1].
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub repetition_penalty: Option<String>,
+    /// Take from the logits of tokens in the answer, -2 to 2 [default: 0].
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub presence_penalty: Option<String>,
+    /// Take from the logits of tokens in the answer for each time they came, -2 to 2 [default: 0].
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub frequency_penalty: Option<String>,
+    /// Add to the logit of a token, -100 to 100; may be given several times.
+    #[arg(long, value_name = "ID=BIAS", allow_hyphen_values = true)]
+    pub logit_bias: Vec<String>,
+    /// Name the random numbers: the same seed gives the same text [default: drawn, and told].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<String>,
+    /// With --json, tell the log-probability of every token and of so many alternatives, 0 to 20.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub logprobs: Option<String>,
 }
 
 /// `dflash generate`

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::check;
 use crate::env::Environment;
+use crate::logprobs::TokenReport;
 use crate::obtain::hex;
 use crate::progress::{Progress, Step};
 use crate::report::{Failure, Outcome, say};
@@ -32,6 +33,10 @@ pub struct Answer {
     pub reason: FinishReason,
     /// What it took.
     pub stats: Stats,
+    /// The seed, where tokens were drawn.
+    pub seed: Option<u64>,
+    /// Log-probabilities of every token, where they were asked for.
+    pub logprobs: Option<Vec<TokenReport>>,
 }
 
 /// The figures of an answer as `--json` prints them.
@@ -73,6 +78,12 @@ pub struct AnswerReport {
     pub policy: PolicyStats,
     /// SHA-256 of the ids as little-endian 32-bit numbers.
     pub ids_sha256: String,
+    /// The seed, where tokens were drawn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Log-probabilities of every token, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logprobs: Option<Vec<TokenReport>>,
 }
 
 impl Answer {
@@ -98,6 +109,8 @@ impl Answer {
             phases: stats.phases,
             policy: stats.policy,
             ids_sha256: ids_sha256(&self.ids),
+            seed: self.seed,
+            logprobs: self.logprobs.clone(),
         }
     }
 }
@@ -157,10 +170,13 @@ pub fn answer(
         stop_ids: runtime.stop_ids().to_vec(),
         guard,
         decoding,
+        sampling: request.sampling.params.clone(),
+        logprobs: request.sampling.logprobs,
         ..Request::new(prompt.to_vec(), request.max_tokens)
     });
     let mut stream = runtime.text().stream(&request.stop)?;
     let (mut text, mut ids) = (String::new(), Vec::new());
+    let mut logprobs = request.sampling.logprobs.map(|_| Vec::new());
     for event in submission.map_err(engine_failure)? {
         match event {
             Event::Tokens(new) => {
@@ -177,11 +193,15 @@ pub fn answer(
             Event::Finished { reason, stats } => {
                 stream.finish();
                 pass_on(&mut stream, &mut text, sink)?;
-                return Ok(Answer { text, ids, reason, stats });
+                return Ok(Answer { text, ids, reason, stats, seed: request.sampling.seed(), logprobs });
             }
             Event::Failed(error) => return Err(engine_failure(error)),
             Event::PrefillProgress { done, total } => meter.show("prompt", done, total),
-            Event::Logprobs(_) | Event::Cycle(_) => {}
+            Event::Logprobs(new) => {
+                let told = new.iter().map(|token| TokenReport::of(runtime.text(), token));
+                logprobs.iter_mut().for_each(|all| all.extend(told.clone()));
+            }
+            Event::Cycle(_) => {}
         }
     }
     Err(Failure::new("the engine stopped in the middle of the answer"))
@@ -198,6 +218,7 @@ pub fn engine_failure(error: EngineError) -> Failure {
             "the model's tokenizer has tokens that its weights lack: it may belong to another model; compare \
              tokenizer.json with vocab_size of config.json",
         ),
+        EngineError::Sampling(_) => failure.hint("--logit-bias takes ids of the model's own tokens"),
         EngineError::EmptyPrompt => failure.hint("the prompt has no tokens: give more text"),
         EngineError::Backend(_) => failure.hint("`dflash doctor` loads the model and checks it"),
         _ => failure,
@@ -262,6 +283,9 @@ pub fn summary(answer: &Answer, max_tokens: usize) -> String {
             .iter()
             .map(|(name, cycles)| format!("{cycles} {}", if *name == "none" { "plain" } else { name }));
         line += &format!(" | cycles: {}", by.collect::<Vec<_>>().join(", "));
+    }
+    if let Some(seed) = answer.seed {
+        line += &format!(" | seed {seed}");
     }
     line += &format!(" | prompt {} tokens in {:.2} s", stats.prompt_tokens, stats.prefill_s);
     line + match answer.reason {

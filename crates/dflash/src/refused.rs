@@ -2,7 +2,7 @@
 //!
 //! A setting that would be carried along and read by nobody is worse than one that is refused.
 
-use crate::cli::{RefusedArgs, SamplingArgs};
+use crate::cli::RefusedArgs;
 use crate::env::Environment;
 use crate::report::{Failure, Outcome};
 
@@ -42,36 +42,6 @@ fn check_fa_window(name: &str, value: Option<&str>) -> Outcome<()> {
         )
         .hint("leave it out; --draft-window-size bounds the draft's cache without changing the text")),
     }
-}
-
-/// Refuses sampling parameters other than those of greedy decoding.
-pub fn check_sampling(args: &SamplingArgs) -> Outcome<()> {
-    for (flag, value, greedy) in [
-        ("--temp", &args.temp, &[0.0][..]),
-        ("--top-p", &args.top_p, &[1.0]),
-        ("--top-k", &args.top_k, &[0.0, 1.0]),
-        ("--min-p", &args.min_p, &[0.0]),
-    ] {
-        if let Some(text) = value {
-            check_greedy(flag, text, greedy)?;
-        }
-    }
-    match args.seed {
-        Some(_) => Err(refusal("--seed", "greedy decoding draws nothing at random").hint("leave it out")),
-        None => Ok(()),
-    }
-}
-
-fn check_greedy(flag: &str, text: &str, greedy: &[f64]) -> Outcome<()> {
-    let value: f64 = text.parse().map_err(|_| {
-        Failure::usage(format!("invalid value '{text}' for {flag}")).cause(format!("{flag} takes a number"))
-    })?;
-    if greedy.contains(&value) {
-        return Ok(());
-    }
-    Err(Failure::usage(format!("{flag} {text} is not supported"))
-        .cause("sampling is not built yet: decoding is greedy")
-        .hint(format!("leave {flag} out, or give {flag} {}", greedy[0])))
 }
 
 fn refusal(name: &str, reason: &str) -> Failure {

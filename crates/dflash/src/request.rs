@@ -8,12 +8,12 @@ use crate::env::Environment;
 use crate::options::{self, Options};
 use crate::pair::{DraftChoice, PairChoice};
 use crate::prompt;
-use crate::refused;
 use crate::report::{Failure, Outcome};
+use crate::sampling::SamplingChoice;
 use crate::suite::SuiteRequest;
 
 /// A valid `dflash generate`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct GenerateRequest {
     /// Which models.
@@ -28,6 +28,8 @@ pub struct GenerateRequest {
     pub max_tokens: usize,
     /// Texts to stop before; none is empty.
     pub stop: Vec<String>,
+    /// How tokens are chosen.
+    pub sampling: SamplingChoice,
     /// Whether to decode again without the draft and compare.
     pub check: bool,
     /// Whether to print one JSON object instead of text.
@@ -39,11 +41,11 @@ pub struct GenerateRequest {
 impl GenerateRequest {
     /// Validates the arguments. The prompt is read last: a wrong flag must not wait for a pipe.
     pub fn read(args: &GenerateArgs, env: &Environment) -> Outcome<Self> {
-        refused::check_sampling(&args.sampling)?;
         let options = Options::resolve(&args.pair, &args.runtime, env)?;
         let pair = PairChoice::of(args.pair.model.as_deref(), args.pair.draft.as_deref())?;
         let max_tokens = options::max_tokens(args.max_tokens.as_deref(), env, 2048)?.value;
         let stop = options::stop_strings(&args.stop)?;
+        let sampling = SamplingChoice::read(&args.sampling, args.json, env)?;
         let prompt = prompt::read(args.prompt.as_deref(), args.prompt_file.as_deref())?;
         Ok(Self {
             pair,
@@ -52,6 +54,7 @@ impl GenerateRequest {
             chat_template: !args.no_chat_template,
             max_tokens,
             stop,
+            sampling,
             check: args.check,
             json: args.json,
             options,

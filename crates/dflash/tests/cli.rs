@@ -96,13 +96,7 @@ fn bad_variables_are_named() {
 fn what_is_known_and_not_obeyed_says_why() {
     let mut said = String::new();
     for args in [
-        &["--temp", "0.7"][..],
-        &["--top-p", "0.9"],
-        &["--top-k", "40"],
-        &["--min-p", "0.05"],
-        &["--temp", "warm"],
-        &["--seed", "1"],
-        &["--target-fa-window", "512"],
+        &["--target-fa-window", "512"][..],
         &["--wired-limit", "8GB"],
         &["--cache-limit"],
         &["--clear-cache-boundaries"],
@@ -111,6 +105,36 @@ fn what_is_known_and_not_obeyed_says_why() {
         said += &format!("> {}\n{}", args.join(" "), refused(args));
     }
     insta::assert_snapshot!("refused", said);
+}
+
+#[test]
+fn sampling_flags_that_cannot_be_obeyed_say_why() {
+    let mut said = String::new();
+    for args in [
+        &["--temp", "warm"][..],
+        &["--temp", "-1"],
+        &["--temperature", "nan"],
+        &["--temp", "1", "--top-p", "0"],
+        &["--temp", "1", "--top-k", "-1"],
+        &["--temp", "1", "--min-p", "2"],
+        &["--repetition-penalty", "0"],
+        &["--presence-penalty", "3"],
+        &["--frequency-penalty", "inf"],
+        &["--logit-bias", "5"],
+        &["--logit-bias", "5=1000"],
+        &["--logit-bias", "-5=1"],
+        &["--logit-bias", "5=1", "--logit-bias", "5=2"],
+        &["--temp", "1", "--seed", "-1"],
+        &["--top-p", "0.9"],
+        &["--top-k", "40"],
+        &["--min-p", "0.05"],
+        &["--seed", "1"],
+        &["--logprobs", "5"],
+        &["--json", "--logprobs", "21"],
+    ] {
+        said += &format!("> {}\n{}", args.join(" "), refused(args));
+    }
+    insta::assert_snapshot!("sampling", said);
 }
 
 #[test]

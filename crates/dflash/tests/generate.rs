@@ -365,3 +365,85 @@ fn a_vocabulary_without_tokens_is_an_error() {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
     assert!(ran.stderr.contains("no token in use") && ran.stderr.contains("hint: "), "{}", ran.stderr);
 }
+
+/// Every flag of sampling at once.
+const SAMPLED: [&str; 18] = [
+    "--temp",
+    "1.2",
+    "--top-p",
+    "0.98",
+    "--top-k",
+    "60",
+    "--min-p",
+    "0.01",
+    "--repetition-penalty",
+    "1.1",
+    "--presence-penalty",
+    "0.1",
+    "--frequency-penalty",
+    "0.1",
+    "--logit-bias",
+    "7=1",
+    "--logprobs",
+    "2",
+];
+
+#[test]
+fn a_seed_that_was_drawn_is_told_and_gives_the_same_text_again() {
+    let first = answer(&SAMPLED);
+    let seed = first["seed"].as_u64().expect("a seed is told").to_string();
+    let again =
+        answer(&[&SAMPLED[..], &["--seed", &seed, "--draft", "ngram", "--verify-mode", "dflash"]].concat());
+    assert_eq!((&again["ids"], &again["logprobs"]), (&first["ids"], &first["logprobs"]));
+    assert!(again["acceptance_per_drafted"].as_f64().unwrap() < 1.0);
+    let of_seed = |seed| answer(&[&SAMPLED[..], &["--seed", seed]].concat())["ids"].clone();
+    assert_ne!(of_seed("123"), of_seed("124"));
+    let line = generate(&["--temp", "1", "--seed", "77"]).stderr;
+    assert!(line.contains(" | seed 77 | "), "{line}");
+    assert!(!generate(&[]).stderr.contains("seed"), "greedy decoding draws nothing");
+}
+
+#[test]
+fn log_probabilities_are_told_with_their_tokens() {
+    for flags in [&["--logprobs", "3"][..], &["--logprobs", "3", "--temp", "1", "--seed", "4"]] {
+        let answer = answer(flags);
+        let (ids, told) = (ids(&answer), answer["logprobs"].as_array().unwrap());
+        assert_eq!(told.len(), ids.len());
+        let mut bytes = Vec::new();
+        for (token, id) in told.iter().zip(ids) {
+            assert_eq!(token["id"], id);
+            assert_eq!(token["top"].as_array().unwrap().len(), 3);
+            let best = token["top"][0]["logprob"].as_f64().unwrap();
+            assert!(token["logprob"].as_f64().unwrap() <= best && best <= 0.0, "{token}");
+            bytes.extend(serde_json::from_value::<Vec<u8>>(token["bytes"].clone()).unwrap());
+        }
+        let shown = String::from_utf8_lossy(&bytes).into_owned();
+        assert!(shown.trim_start().contains(text(&answer).trim()), "{shown:?} holds {:?}", text(&answer));
+    }
+    let none = answer(&["--logprobs", "0"]);
+    assert_eq!(none["logprobs"][0]["top"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn check_samples_both_ways_with_one_seed() {
+    let more = [&SAMPLED[..], &["--check", "--draft", "ngram", "--verify-mode", "dflash"]].concat();
+    let checked = answer(&more);
+    assert_eq!(checked["identical"], true);
+    assert_eq!(checked["seed"], checked["plain"]["seed"]);
+    let (plain, told) = (&checked["plain"], checked["plain"]["logprobs"].as_array().unwrap());
+    assert_eq!(plain["completion_tokens"], told.len());
+    let said = generate(&["--check", "--draft", "ngram", "--temp", "0.9", "--seed", "3"]);
+    let verdict = said.stdout.lines().next().unwrap();
+    assert!(verdict.starts_with("identical: ") && verdict.ends_with(" ids, seed 3"), "{verdict}");
+}
+
+#[test]
+fn a_bias_for_a_token_that_the_model_has_not_names_the_flag() {
+    let home = Home::new();
+    let model = model(MODEL);
+    let args = ["generate", "--model", &model, "--no-chat-template", "--draft", "none", "--prompt", PROMPT];
+    let ran = home.run(&[&args[..], &["--logit-bias", "4000000=1"]].concat());
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("logit_bias names id 4000000"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: --logit-bias takes ids"), "{}", ran.stderr);
+}

@@ -5,7 +5,9 @@ use dflash::cli::{Cli, Command, GenerateArgs};
 use dflash::env::Environment;
 use dflash::options::{Options, VerifyMode};
 use dflash::report::Outcome;
+use dflash::sampling::SamplingChoice;
 use dflash::setting::{Origin, Setting};
+use dflash_engine::Sampling;
 
 fn parse(flags: &[&str]) -> GenerateArgs {
     let args = ["dflash", "generate", "--prompt", "x"].iter().chain(flags);
@@ -117,8 +119,60 @@ fn values_that_change_nothing_are_taken() {
     let args = ["--target-fa-window", "0", "--temp", "0.0", "--top-p", "1", "--top-k", "0", "--min-p", "0"];
     let limits = ["--wired-limit", "auto", "--cache-limit", "none"];
     let args = parse(&[&args[..], &limits].concat());
-    dflash::refused::check_sampling(&args.sampling).unwrap();
+    assert!(sampling(&args).unwrap().params.is_plain());
     dflash::refused::check_runtime(&args.runtime.refused, &Environment::default()).unwrap();
+}
+
+fn sampling(args: &GenerateArgs) -> Outcome<SamplingChoice> {
+    SamplingChoice::read(&args.sampling, true, &Environment::default())
+}
+
+#[test]
+fn every_sampling_flag_reaches_its_parameter() {
+    let default = Sampling::default();
+    let warm = Sampling { temperature: 0.7, seed: 5, ..default.clone() };
+    let bias = |pairs: &[(u32, f64)]| pairs.iter().copied().collect();
+    for (flags, expected) in [
+        (&["--temp", "0.7", "--seed", "5"][..], warm.clone()),
+        (&["--temperature", " 0.7 ", "--seed", "5"], warm.clone()),
+        (&["--temp", "0.7", "--seed", "5", "--top-p", "0.9"], Sampling { top_p: 0.9, ..warm.clone() }),
+        (&["--temp", "0.7", "--seed", "5", "--top-k", "40"], Sampling { top_k: 40, ..warm.clone() }),
+        (&["--temp", "0.7", "--seed", "5", "--min-p", "0.05"], Sampling { min_p: 0.05, ..warm }),
+        (
+            &["--repetition-penalty", "1.1", "--temp", "0", "--seed", "0"],
+            Sampling { repetition_penalty: 1.1, ..default.clone() },
+        ),
+        (
+            &["--presence-penalty", "-0.5", "--temp", "0", "--seed", "0"],
+            Sampling { presence_penalty: -0.5, ..default.clone() },
+        ),
+        (
+            &["--frequency-penalty", "2", "--temp", "0", "--seed", "0"],
+            Sampling { frequency_penalty: 2.0, ..default.clone() },
+        ),
+        (
+            &["--logit-bias", "5=-100", "--logit-bias", "7 = 2.5", "--temp", "0", "--seed", "0"],
+            Sampling { logit_bias: bias(&[(5, -100.0), (7, 2.5)]), ..default },
+        ),
+    ] {
+        assert_eq!(*sampling(&parse(flags)).unwrap().params, expected, "{flags:?}");
+    }
+    assert_eq!(sampling(&parse(&["--logprobs", "20"])).unwrap().logprobs, Some(20));
+    assert_eq!(sampling(&parse(&[])).unwrap().logprobs, None);
+}
+
+#[test]
+fn a_seed_is_drawn_where_one_is_needed_and_told() {
+    let drawn = || sampling(&parse(&["--temp", "1"])).unwrap().seed().unwrap();
+    assert!((0..8).any(|_| drawn() != drawn()), "not the same again and again");
+    assert!((0..100).all(|_| drawn() <= u64::from(u32::MAX)));
+    assert_eq!(
+        sampling(&parse(&["--temp", "1", "--seed", "18446744073709551615"])).unwrap().seed(),
+        Some(u64::MAX)
+    );
+    for greedy in [&[][..], &["--temp", "0", "--seed", "4"], &["--temp", "1", "--top-k", "1"]] {
+        assert_eq!(sampling(&parse(greedy)).unwrap().seed(), None, "{greedy:?}");
+    }
 }
 
 #[test]

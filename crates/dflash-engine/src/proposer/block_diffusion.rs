@@ -64,6 +64,7 @@ impl BlockDiffusion {
         let (state, staged) = (downcast(request.state), staged(request.ids));
         self.draft.propose(workspace, &mut [state], &[staged], request.width, choices)?;
         request.drafted.extend(choices[0].iter().map(|choice| choice.id));
+        request.confidence.extend(choices[0].iter().map(|choice| (choice.logit - choice.logsumexp).exp()));
         Ok(())
     }
 
@@ -95,7 +96,9 @@ impl BlockDiffusion {
             self.draft.target_logits(logits, row, values);
             let distribution = sampler.distribution(rule, request.ids, request.drafted, values);
             let distribution = distribution.map_err(|id| BackendError::NotANumber { row, id })?;
-            request.drafted.push(distribution.choice());
+            let id = distribution.choice();
+            request.drafted.push(id);
+            request.confidence.push(distribution.probability(id));
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ pub(super) fn filter(params: &SamplingParams, row: &[f32], scale: &Scale, kept: 
             }
         }
         (false, true) => nucleus(row, scale, params.top_p, kept),
-        (false, false) if params.min_p > 0.0 => within(row, scale, f32::INFINITY, kept),
+        (false, false) if params.min_p > 0.0 => within(row, scale, reach(params.min_p), kept),
         (false, false) => return false,
     }
     if params.min_p > 0.0 {
@@ -52,6 +52,11 @@ pub(super) fn best(row: &[f32], k: usize, out: &mut Vec<u32>) {
     }
     out.sort_unstable_by(|&a, &b| rank(row, a, b));
     out.truncate(k);
+}
+
+/// A gap that ids with this share of the best one's mass do not have, rounding considered.
+fn reach(share: f64) -> f32 {
+    (0.01 - libm::log(share)) as f32
 }
 
 /// The fewest best ids with `share` of the mass of the row.

@@ -10,6 +10,7 @@ mod distribution;
 mod error;
 mod field;
 mod filter;
+mod highest;
 mod logprobs;
 mod noise;
 mod params;

@@ -1,13 +1,8 @@
 use super::philox::philox;
 
-/// Counters that are computed together.
-pub(super) const LANES: usize = 8;
-/// Ids whose noise they are.
-pub(super) const GROUP: usize = 4 * LANES;
-
 /// The noise of one position: for every target id a number of its own, uniform in (0, 1), with 64 bits.
 ///
-/// It is a function of (seed, answer, position, id) and nothing else. The upper 32 bits of 32 ids come together; the
+/// It is a function of (seed, answer, position, id) and nothing else. The upper 32 bits of four ids come together; the
 /// lower ones are computed only for the few ids they matter to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Noise {
@@ -39,20 +34,17 @@ impl Noise {
         -libm::log1p(-((bits + 0.5) * LAST_BIT).min(ALMOST_ONE))
     }
 
-    /// The upper bits of ids `GROUP * group` and after, in order of `[word][lane]`.
-    pub(super) fn highs(&self, group: u32) -> [[u32; LANES]; 4] {
-        let first = group * LANES as u32;
-        philox(self.counter(std::array::from_fn(|lane| first + lane as u32), HIGH), self.key)
+    /// The upper bits of ids `4 * block` to `4 * block + 3`.
+    pub(super) fn highs(&self, block: u32) -> [u32; 4] {
+        self.block(block, HIGH)
     }
 
     fn half(&self, id: u32, half: u32) -> u32 {
-        let (group, within) = (id / GROUP as u32, id % GROUP as u32);
-        let (word, lane) = (within / LANES as u32, within % LANES as u32);
-        philox(self.counter([group * LANES as u32 + lane], half), self.key)[word as usize][0]
+        self.block(id / 4, half)[id as usize % 4]
     }
 
-    fn counter<const N: usize>(&self, first: [u32; N], half: u32) -> [[u32; N]; 4] {
-        [first, [self.position; N], [self.choice; N], [half; N]]
+    fn block(&self, block: u32, half: u32) -> [u32; 4] {
+        philox([block, self.position, self.choice, half], self.key)
     }
 }
 
@@ -84,12 +76,10 @@ mod tests {
     }
 
     #[test]
-    fn groups_hold_the_bits_of_single_ids() {
+    fn blocks_hold_the_bits_of_single_ids() {
         let noise = Noise::new(0x1234_5678_9abc_def0, 3, 17);
-        for group in [0, 1, 1535, 7000] {
-            let highs = noise.highs(group);
-            for (within, &high) in highs.as_flattened().iter().enumerate() {
-                let id = group * GROUP as u32 + within as u32;
+        for block in [0, 1, 1535, 62_000] {
+            for (id, high) in (4 * block..).zip(noise.highs(block)) {
                 assert_eq!(high, noise.half(id, HIGH), "id {id}");
                 assert_eq!(noise.refined(id, high).to_bits(), noise.exponential(id).to_bits());
             }

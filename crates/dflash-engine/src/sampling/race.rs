@@ -1,5 +1,8 @@
-use super::noise::{GROUP, LANES, Noise};
+use super::Noise;
 use super::scale::Scale;
+
+/// Ids whose bounds are computed together; a multiple of four.
+const PIECE: usize = 256;
 
 /// The exponential race (the Gumbel trick): among ids with probabilities `p`, the one with the lowest `E / p` wins with
 /// probability `p`, where the `E` are exponential.
@@ -36,32 +39,32 @@ impl<'a> Race<'a> {
 
     /// Runs every id of the row.
     pub fn among_all(mut self) -> u32 {
-        for (group, logits) in self.row.chunks(GROUP).enumerate() {
-            let highs = self.noise.highs(group as u32);
-            for (word, (logits, highs)) in logits.chunks(LANES).zip(&highs).enumerate() {
-                if self.hopeless(logits, highs) {
-                    continue;
-                }
-                let first = group * GROUP + word * LANES;
-                for (id, &high) in (first..first + logits.len()).zip(highs) {
-                    self.run(id as u32, self.noise.refined(id as u32, high));
+        let (mut highs, mut bounds) = ([0; PIECE], [0.0; PIECE]);
+        for (piece, logits) in self.row.chunks(PIECE).enumerate() {
+            let first = (piece * PIECE) as u32;
+            let (blocks, _) = highs.as_chunks_mut::<4>();
+            let blocks = blocks.iter_mut().zip(first / 4..).take(logits.len().div_ceil(4));
+            blocks.for_each(|(highs, block)| *highs = self.noise.highs(block));
+            self.bound(logits, &highs, &mut bounds);
+            for ((id, &high), bound) in (first..).zip(&highs).zip(bounds).take(logits.len()) {
+                // One that is not a number (0 times infinity) is not above.
+                let hopeless = bound > self.limit;
+                if !hopeless {
+                    self.run(id, self.noise.refined(id, high));
                 }
             }
         }
         self.winner
     }
 
-    /// Whether none of these can win.
-    fn hopeless(&self, logits: &[f32], highs: &[u32; LANES]) -> bool {
-        let Ok(logits) = <&[f32; LANES]>::try_from(logits) else { return false };
-        let bound = |lane: usize| {
+    /// Times that ids do not beat.
+    fn bound(&self, logits: &[f32], highs: &[u32; PIECE], bounds: &mut [f32; PIECE]) {
+        for ((bound, &logit), &high) in bounds.iter_mut().zip(logits).zip(highs) {
             // The upper 24 bits: never more than `u`.
-            let floor = (highs[lane] >> 8) as i32 as f32 * (1.0 / 16_777_216.0);
-            let gap = self.scale.near_gap(logits[lane]);
-            floor * (1.0 + gap * (1.0 + 0.5 * gap))
-        };
-        // One that is not a number (0 times infinity) is not above.
-        (0..LANES).fold(true, |all, lane| all & (bound(lane) > self.limit))
+            let floor = (high >> 8) as i32 as f32 * (1.0 / 16_777_216.0);
+            let gap = self.scale.near_gap(logit);
+            *bound = floor * (1.0 + gap * (1.0 + 0.5 * gap));
+        }
     }
 
     fn run(&mut self, id: u32, exponential: f64) {

@@ -1,8 +1,7 @@
-use dflash_tensor::argmax;
-
 use super::counts::Counts;
 use super::distribution::{Distribution, scale};
 use super::filter::filter;
+use super::highest::highest;
 use super::{Noise, SamplingParams};
 
 /// What decides the ids of an answer, besides its logits.
@@ -50,14 +49,14 @@ impl Sampler {
             true => adjust(rule, ids, more, logits, adjusted, counts),
             false => logits,
         };
-        let best = argmax(row).map_err(|id| id as u32)?;
-        let scale = scale(params, row[best]);
+        let best = highest(row)?;
+        let scale = scale(params, row[best as usize]);
         let greedy = params.is_greedy();
         let filtered = !greedy && filter(params, row, &scale, kept);
         let noise = Noise::new(params.seed, rule.choice, ids.len() + more.len());
         Ok(Distribution {
             row,
-            best: best as u32,
+            best,
             scale,
             kept: filtered.then_some(kept),
             noise: (!greedy).then_some(noise),

@@ -4,6 +4,8 @@
 pub mod cases;
 pub mod hashed;
 pub mod model;
+pub mod naive;
+pub mod sampled;
 pub mod truth;
 
 use std::path::Path;
@@ -11,7 +13,8 @@ use std::sync::Arc;
 
 use dflash_cpu::{CpuBackend, Isa};
 use dflash_engine::{
-    Decoder, DecoderOptions, Decoding, Event, FinishReason, Proposer, Request, Stats, VerifyMode, WidthPolicy,
+    Decoder, DecoderOptions, Decoding, Event, FinishReason, Proposer, Request, Stats, TokenLogprobs,
+    VerifyMode, WidthPolicy,
 };
 use dflash_models::{Target, load_target};
 use dflash_testkit::{RandomWidths, Rng, Script, Scripted, TinyLlama};
@@ -55,17 +58,23 @@ pub fn random_widths(seed: u64) -> impl Fn(&Decoder) -> Box<dyn WidthPolicy> + S
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     pub ids: Vec<u32>,
+    /// Of every id, where they were asked for.
+    pub logprobs: Vec<TokenLogprobs>,
     pub reason: FinishReason,
     pub stats: Stats,
 }
 
 pub fn answer(decoder: &Decoder, request: Request) -> Answer {
-    let mut ids = Vec::new();
+    let (mut ids, mut logprobs) = (Vec::new(), Vec::new());
     let mut finished = None;
     decoder
         .decode(request, &mut |event| {
             assert!(finished.is_none(), "nothing comes after the end");
             match event {
+                Event::Logprobs(new) => {
+                    assert_eq!(logprobs.len(), ids.len(), "they come just before their ids");
+                    logprobs.extend(new);
+                }
                 Event::Tokens(new) => ids.extend(new),
                 Event::Finished { reason, stats } => finished = Some((reason, stats)),
                 _ => {}
@@ -75,7 +84,8 @@ pub fn answer(decoder: &Decoder, request: Request) -> Answer {
         .expect("a request that can be decoded");
     let (reason, stats) = finished.expect("a request ends");
     assert_eq!(stats.completion_tokens, ids.len(), "counters count delivered ids");
-    Answer { ids, reason, stats }
+    assert!(logprobs.is_empty() || logprobs.len() == ids.len(), "one for every id");
+    Answer { ids, logprobs, reason, stats }
 }
 
 pub fn speculative(decoder: &Decoder, prompt: &[u32], max_tokens: usize) -> Answer {

@@ -10,10 +10,10 @@ use crate::common::truth::{Answers, Truth, draft_for};
 use crate::common::*;
 
 /// A context that is cut from the first block on.
-const CUT: DraftOptions = DraftOptions { sink: 4, window: Some(24), quant: None };
+pub const CUT: DraftOptions = DraftOptions { sink: 4, window: Some(24), quant: None };
 
 /// Random drafts in every toolkit's layout, for a target of `layers` layers.
-fn drafts(layers: usize) -> [TinyDraft; 4] {
+pub fn drafts(layers: usize) -> [TinyDraft; 4] {
     let taps = vec![layers - 1, 0];
     let draft = TinyDraft { taps: taps.clone(), ..TinyDraft::default() };
     let all = (0..layers).collect::<Vec<_>>();
@@ -30,7 +30,7 @@ fn options_of(draft: &Draft, mode: VerifyMode, cap: usize) -> DecoderOptions {
 }
 
 /// A draft with context copy beside.
-fn with_copy(target: Box<dyn Target>, draft: Draft, mode: VerifyMode, cap: usize) -> Decoder {
+pub fn with_copy(target: Box<dyn Target>, draft: Draft, mode: VerifyMode, cap: usize) -> Decoder {
     let options = options_of(&draft, mode, cap);
     let proposers: Vec<Box<dyn Proposer>> =
         vec![Box::new(ContextCopy::new(options.block)), Box::new(BlockDiffusion::new(draft))];

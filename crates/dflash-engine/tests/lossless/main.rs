@@ -5,8 +5,10 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod coupling;
 mod drafts;
 mod faults;
 mod requests;
+mod sampling;
 mod scripts;
 mod trees;
