@@ -357,7 +357,7 @@ impl Track {
 impl Probe {
     /// Whoever is known well is not tried at once.
     fn new(known: bool) -> Self {
-        Self { interval: if known { FIRST_PROBE } else { 1 }, plain_steps: 0, paid: 0 }
+        Self { interval: if known { 4 * FIRST_PROBE } else { 1 }, plain_steps: 0, paid: 0 }
     }
 
     /// Whether a proposer that loses at present is worth a try: it is cheap to find out now and then.
