@@ -12,6 +12,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::check;
+use crate::cycles;
 use crate::env::Environment;
 use crate::logprobs::TokenReport;
 use crate::obtain::hex;
@@ -276,13 +277,11 @@ pub fn summary(answer: &Answer, max_tokens: usize) -> String {
     if stats.drafted > 0 {
         let (ratio, per_cycle) = (100.0 * stats.acceptance_ratio(), stats.tokens_per_cycle());
         line += &format!(" | {ratio:.1}% acceptance | {per_cycle:.2} tokens per cycle");
+        line += &format!(" | cycles: {}", cycles::by_proposer(&stats.cycles_by_proposer));
     }
-    if stats.drafted > 0 {
-        let by = stats
-            .cycles_by_proposer
-            .iter()
-            .map(|(name, cycles)| format!("{cycles} {}", if *name == "none" { "plain" } else { name }));
-        line += &format!(" | cycles: {}", by.collect::<Vec<_>>().join(", "));
+    // Only a policy that picks widths knows what plain steps cost.
+    if stats.policy.gained_s != 0.0 && stats.drafted + stats.policy.dropped_blocks > 0 {
+        line += &format!(" | about {} against plain decoding", cycles::gain(stats.policy.gained_s));
     }
     if let Some(seed) = answer.seed {
         line += &format!(" | seed {seed}");
@@ -292,5 +291,35 @@ pub fn summary(answer: &Answer, max_tokens: usize) -> String {
         FinishReason::Stop => "",
         FinishReason::Length if stats.completion_tokens == max_tokens => " | cut at --max-tokens",
         FinishReason::Length => " | cut where the model's context ends",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(drafted: usize, policy: PolicyStats) -> String {
+        let stats = Stats {
+            completion_tokens: 5,
+            decode_s: 2.0,
+            cycles: 3,
+            drafted,
+            cycles_by_proposer: [("copy", 1), ("none", 2)].into(),
+            policy,
+            ..Stats::default()
+        };
+        let (text, ids, reason) = (String::new(), Vec::new(), FinishReason::Stop);
+        summary(&Answer { text, ids, reason, stats, seed: None, logprobs: None }, 9)
+    }
+
+    #[test]
+    fn the_line_says_what_drafting_brought() {
+        let of =
+            |gained_s, dropped_blocks| PolicyStats { gained_s, dropped_blocks, ..PolicyStats::default() };
+        let told = "cycles: 1 copy, 2 plain | about 0.25 s lost against plain decoding | prompt";
+        assert!(line(1, of(-0.25, 0)).contains(told), "{}", line(1, of(-0.25, 0)));
+        assert!(line(0, of(-0.25, 2)).contains("about 0.25 s lost"), "a dropped block cost its time");
+        assert!(!line(0, of(0.25, 0)).contains("against"), "nothing was drafted");
+        assert!(!line(1, PolicyStats::default()).contains("against"), "a fixed width knows no plain steps");
     }
 }

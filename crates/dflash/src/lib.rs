@@ -8,6 +8,7 @@ pub mod check;
 pub mod cli;
 mod cores;
 mod costs;
+mod cycles;
 pub mod doctor;
 pub mod draft_quant;
 pub mod embedded;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::cli::{BenchmarkArgs, DoctorArgs, GenerateArgs, PairArgs, RuntimeArgs};
 use crate::env::Environment;
-use crate::options::{self, Options};
+use crate::options::{self, Options, VerifyMode};
 use crate::pair::{DraftChoice, PairChoice};
 use crate::prompt;
 use crate::report::{Failure, Outcome};
@@ -135,6 +135,14 @@ impl ComparisonRequest {
         if typed.only_dflash && pair.draft == DraftChoice::None {
             return Err(Failure::usage("--only-dflash with --draft none leaves nothing to measure")
                 .hint("leave one of them out"));
+        }
+        let drafting = [("--only-dflash", typed.only_dflash), ("--oracle", typed.oracle.is_some())];
+        if let Some((flag, _)) = drafting.iter().find(|(_, typed)| *typed)
+            && options.verify_mode.value == VerifyMode::Off
+        {
+            return Err(Failure::usage(format!("{flag} with --verify-mode off leaves nothing to measure"))
+                .cause("off is plain decoding: nothing is drafted")
+                .hint("leave one of them out; DFLASH_VERIFY_MODE sets the mode too"));
         }
         Ok(Self {
             max_tokens: options::max_tokens(typed.max_tokens.as_deref(), env, max_tokens)?.value,

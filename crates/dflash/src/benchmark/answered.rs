@@ -89,7 +89,7 @@ pub mod by_hand {
         Question { prompt, ids: vec![1, 2, 3] }
     }
 
-    /// An answer of these ids that took `decode_s` and `cycles`, with `accepted` ids of as many drafted ones.
+    /// An answer of these ids that took `decode_s` and `cycles`, `accepted` of them with one drafted id.
     pub fn trial(leg: Leg, ids: &[u32], decode_s: f64, cycles: usize, accepted: usize) -> Trial {
         let stats = Stats {
             prompt_tokens: 3,
@@ -97,6 +97,8 @@ pub mod by_hand {
             prefill_s: 0.5,
             decode_s,
             cycles,
+            cycles_by_width: [(1, cycles - accepted), (2, accepted)].into(),
+            cycles_by_proposer: [("draft", accepted), ("none", cycles - accepted)].into(),
             drafted: accepted,
             accepted,
             accepted_by_position: vec![PositionCount { verified: cycles, accepted }],

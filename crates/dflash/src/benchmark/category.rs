@@ -1,3 +1,6 @@
+use std::collections::BTreeMap;
+
+use dflash_engine::Stats;
 use serde::Serialize;
 
 use super::answered::{Answered, positions, ratio, speed};
@@ -28,6 +31,9 @@ pub struct Category {
     /// Of the prompt that gained most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speedup_max: Option<f64>,
+    /// Seconds of plain decoding minus those with the draft: time lost, where negative.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gained_s: Option<f64>,
     /// `ngram_tok_s` over `plain_tok_s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ngram_speedup: Option<f64>,
@@ -37,6 +43,12 @@ pub struct Category {
     /// Accepted drafted ids over delivered ids.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_ratio: Option<f64>,
+    /// Cycles with the draft by rows verified, one answer a prompt.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub cycles_by_width: BTreeMap<usize, usize>,
+    /// The same by proposer.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub cycles_by_proposer: BTreeMap<&'static str, usize>,
     /// The speed-up that the best fixed width would give, see [`Ceiling::speedup`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<f64>,
@@ -51,7 +63,7 @@ impl Category {
         let over_plain = |leg| ratio(speed(leg)?, speed(Leg::Plain)?);
         let each = Spread::of(prompts.iter().filter_map(|prompt| prompt.speedup(Leg::Dflash)));
         let drafted: Vec<_> = prompts.iter().flat_map(|prompt| prompt.of(Leg::Dflash)).collect();
-        let sum = |count: fn(&dflash_engine::Stats) -> usize| -> f64 {
+        let sum = |count: fn(&Stats) -> usize| -> f64 {
             drafted.iter().map(|decoded| count(&decoded.stats)).sum::<usize>() as f64
         };
         let (ids, cycles) = (sum(|stats| stats.completion_tokens), sum(|stats| stats.cycles));
@@ -67,13 +79,33 @@ impl Category {
             speedup: over_plain(Leg::Dflash),
             speedup_min: each.map(|each| each.min),
             speedup_max: each.map(|each| each.max),
+            gained_s: prompts.iter().map(|prompt| gained(prompt)).sum(),
             ngram_speedup: over_plain(Leg::Ngram),
             tokens_per_cycle: ratio(ids, cycles),
             acceptance_ratio: ratio(sum(|stats| stats.accepted), ids),
+            cycles_by_width: counts(prompts, |stats| &stats.cycles_by_width),
+            cycles_by_proposer: counts(prompts, |stats| &stats.cycles_by_proposer),
             ceiling: (!drafted.is_empty()).then(best),
             identical: identical(prompts),
         }
     }
+}
+
+/// Seconds that the draft saves.
+fn gained(prompt: &Answered<'_>) -> Option<f64> {
+    Some(prompt.decoding(Leg::Plain)?.1 - prompt.decoding(Leg::Dflash)?.1)
+}
+
+/// Counts of the first answers with the draft, together.
+fn counts<K: Copy + Ord>(
+    prompts: &[&Answered<'_>],
+    of: fn(&Stats) -> &BTreeMap<K, usize>,
+) -> BTreeMap<K, usize> {
+    let mut all = BTreeMap::new();
+    for decoded in prompts.iter().filter_map(|prompt| prompt.first(Leg::Dflash)) {
+        of(&decoded.stats).iter().for_each(|(&key, count)| *all.entry(key).or_default() += count);
+    }
+    all
 }
 
 /// `None` as soon as one prompt has nothing to compare.
@@ -120,9 +152,12 @@ mod tests {
             speedup: Some(10.0 / 8.5),
             speedup_min: Some(1.0),
             speedup_max: Some(4.0),
+            gained_s: Some(1.5),
             ngram_speedup: Some(2.0),
             tokens_per_cycle: Some(12.0 / 8.0),
             acceptance_ratio: Some(4.0 / 12.0),
+            cycles_by_width: [(1, 4), (2, 4)].into(),
+            cycles_by_proposer: [("draft", 4), ("none", 4)].into(),
             // Half of the first drafted ids were accepted.
             ceiling: Some(1.5 / 1.2),
             identical: Some(true),

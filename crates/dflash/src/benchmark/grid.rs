@@ -54,9 +54,20 @@ impl Grid {
     }
 }
 
+/// A number with so many decimals. A little less than nothing is nothing.
+pub fn decimal(number: f64, digits: usize) -> String {
+    let text = |number: f64| format!("{number:.digits$}");
+    if text(number) == text(-0.0) { text(0.0) } else { text(number) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_has_no_sign() {
+        assert_eq!([-0.004, 0.004, -0.006].map(|number| decimal(number, 2)), ["0.00", "0.00", "-0.01"]);
+    }
 
     fn grid() -> Grid {
         let mut grid = Grid::new(&["name", "empty", "ms"]);

@@ -1,12 +1,16 @@
 //! The report as one page: everything in one file, readable without scripts, by day, by night and on paper.
 
+use std::collections::BTreeMap;
+
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior, Value as Shown};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, from_value};
 
 use super::chart;
+use super::grid::decimal;
+use crate::cycles;
 use crate::report::{Failure, Outcome};
 
 /// Its name decides that everything is escaped.
@@ -17,6 +21,7 @@ const TEMPLATE: &str = "report.html";
 struct Page<'a> {
     summary: &'a Value,
     rows: Vec<Row<'a>>,
+    cycles: Option<String>,
     verdict: Verdict,
     speeds: Option<chart::Speeds>,
     acceptance: Option<chart::Acceptance>,
@@ -38,6 +43,7 @@ pub fn page(summary: &Value) -> Outcome<String> {
     let page = Page {
         summary,
         rows: rows.iter().map(|(name, figures)| Row { name, figures }).collect(),
+        cycles: told(&summary["all"]),
         verdict: Verdict::of(summary),
         speeds: chart::speeds(&rows),
         acceptance: chart::acceptance(&summary["acceptance_by_position"]),
@@ -58,6 +64,7 @@ fn rendered(page: &Page<'_>) -> Result<String, minijinja::Error> {
     });
     env.add_filter("times", |value: Shown| fixed(&value, 1.0, 2).map_or(ABSENT.into(), |text| text + " ×"));
     env.add_filter("speed", |value: Shown| fixed(&value, 1.0, digits(&value)).unwrap_or(ABSENT.into()));
+    env.add_filter("gain", |value: Shown| f64::try_from(value).map_or(ABSENT.into(), cycles::gain));
     env.add_filter("short", |text: String| text.chars().take(10).collect::<String>());
     env.add_filter("shown", shown);
     env.add_template(TEMPLATE, include_str!("report.html"))?;
@@ -76,6 +83,13 @@ fn categories(summary: &Value) -> Vec<(String, &Value)> {
         }
     }
     ordered
+}
+
+/// Cycles by proposer and by rows.
+fn told(all: &Value) -> Option<String> {
+    let by_proposer: BTreeMap<String, usize> = from_value(all["cycles_by_proposer"].clone()).ok()?;
+    let by_width = from_value(all["cycles_by_width"].clone()).ok()?;
+    Some(format!("{}; {}", cycles::by_proposer(&by_proposer), cycles::by_width(&by_width)))
 }
 
 /// Whether the texts are those of plain decoding.
@@ -118,7 +132,7 @@ fn number(value: Shown, digits: Option<usize>) -> String {
 
 fn fixed(value: &Shown, factor: f64, digits: usize) -> Option<String> {
     let number = f64::try_from(value.clone()).ok()?;
-    Some(format!("{:.digits$}", number * factor))
+    Some(decimal(number * factor, digits))
 }
 
 /// Three digits say what a speed is.
@@ -146,7 +160,8 @@ mod tests {
 
     fn category(speedup: f64) -> Value {
         json!({"prompts": 2, "plain_tok_s": 340.1, "dflash_tok_s": 340.1 * speedup, "ngram_tok_s": 350.0,
-            "speedup": speedup, "speedup_min": 1.1, "speedup_max": 1.7, "ngram_speedup": 1.03,
+            "speedup": speedup, "speedup_min": 1.1, "speedup_max": 1.7, "gained_s": 0.5, "ngram_speedup": 1.03,
+            "cycles_by_proposer": {"copy": 9, "none": 40}, "cycles_by_width": {"1": 40, "2": 3, "16": 6},
             "tokens_per_cycle": 2.1, "acceptance_ratio": 0.5, "ceiling": 1.52, "identical": true})
     }
 
@@ -218,6 +233,8 @@ mod tests {
             "✓ Identical",
             "1.38 ×",
             "in 3 of 3 prompts",
+            "0.50 s gained",
+            "9 copy, 40 plain; rows 1: 40, 2: 3, 16: 6",
             "0123456789<",
             "title=\"0123456789abcdef\"",
             "61 of 100",

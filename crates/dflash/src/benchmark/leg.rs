@@ -1,6 +1,7 @@
 use dflash_engine::Decoding;
 use serde::Serialize;
 
+use crate::options::VerifyMode;
 use crate::request::ComparisonRequest;
 use crate::runtime::DraftInfo;
 
@@ -33,9 +34,10 @@ impl Leg {
 
     /// The legs of a comparison, in the order of reports.
     pub fn of(request: &ComparisonRequest, draft: &DraftInfo) -> Vec<Self> {
-        let drafts = request.oracle.is_some() || !matches!(draft, DraftInfo::None);
+        let off = request.options.verify_mode.value == VerifyMode::Off;
+        let drafts = !off && (request.oracle.is_some() || !matches!(draft, DraftInfo::None));
         // Where the draft is context copy itself, or an oracle in the place of all proposers, there is no third way.
-        let copies = request.oracle.is_none() && matches!(draft, DraftInfo::Model { .. });
+        let copies = !off && request.oracle.is_none() && matches!(draft, DraftInfo::Model { .. });
         let plain = !request.only_dflash;
         [(Self::Plain, plain), (Self::Dflash, drafts), (Self::Ngram, plain && copies)]
             .into_iter()

@@ -3,16 +3,30 @@
 use serde_json::Value;
 
 use super::category::Category;
-use super::grid::Grid;
+use super::grid::{Grid, decimal};
 use super::prompt_report::PromptReport;
 use super::summary::Summary;
+use crate::cycles;
 
 impl Summary {
     /// A table by category with the verdict.
     pub fn text(&self) -> String {
         let mut text = self.head().join("\n") + "\n\n" + &self.categories_grid().text() + "\n";
         text += &self.verdict().join("\n");
-        text + "\n"
+        text + "\n" + &self.legend()
+    }
+
+    /// What a reader of the terminal cannot look up in the report beside it.
+    fn legend(&self) -> String {
+        let mut lines = String::new();
+        if self.all.speedup.is_some() {
+            lines += "\nspeedup is dflash over plain decoding, copy alone the same without the draft model,\n\
+                      ceiling what the best fixed number of rows would give\n";
+        }
+        if self.config["repeat"] == 1 {
+            lines += "every answer was timed once; --repeat 3 gives medians\n";
+        }
+        lines
     }
 
     /// The same, the settings and every prompt.
@@ -52,6 +66,7 @@ impl Summary {
             "speedup",
             "lowest",
             "highest",
+            "gained s",
             "copy alone",
             "ids/cycle",
             "accepted",
@@ -91,7 +106,11 @@ impl Summary {
         let mut lines = vec![match self.all.identical {
             None => "one leg alone: there is nothing to compare its ids or its speed with".to_owned(),
             Some(true) => {
-                format!("identical: every leg gave the same ids for all {} prompts", self.prompts.len())
+                let prompts = match self.prompts.len() {
+                    1 => "the one prompt".to_owned(),
+                    prompts => format!("all {prompts} prompts"),
+                };
+                format!("identical: every leg gave the same ids for {prompts}")
             }
             Some(false) => {
                 let different = self.prompts.iter().filter(|prompt| prompt.identical == Some(false));
@@ -101,6 +120,11 @@ impl Summary {
                 format!("DIFFERENT: {}", different.map(place).collect::<Vec<_>>().join(", "))
             }
         }];
+        if !self.all.cycles_by_proposer.is_empty() {
+            let Category { cycles_by_proposer, cycles_by_width, .. } = &self.all;
+            let by_proposer = cycles::by_proposer(cycles_by_proposer);
+            lines.push(format!("cycles  {by_proposer}; {}", cycles::by_width(cycles_by_width)));
+        }
         lines.extend(self.ids_sha256.iter().map(|(leg, hash)| format!("{:<7} sha256 {hash}", leg.name())));
         for (leg, score) in self.score.iter().flatten() {
             lines.push(format!("{:<7} {} of {} answers are right", leg.name(), score.correct, score.of));
@@ -118,14 +142,17 @@ impl Summary {
 fn category_cells(name: &str, category: &Category) -> Vec<String> {
     let Category { prompts, identical, .. } = category;
     let times = |number: Option<f64>| cell(number, 2);
+    // Of one prompt there is no lowest and no highest.
+    let single = |number: Option<f64>| times(number.filter(|_| *prompts > 1));
     vec![
         name.to_owned(),
         prompts.to_string(),
         cell(category.plain_tok_s, 1),
         cell(category.dflash_tok_s, 1),
         times(category.speedup),
-        times(category.speedup_min),
-        times(category.speedup_max),
+        single(category.speedup_min),
+        single(category.speedup_max),
+        times(category.gained_s),
         times(category.ngram_speedup),
         times(category.tokens_per_cycle),
         times(category.acceptance_ratio),
@@ -156,7 +183,7 @@ fn prompt_cells(prompt: &PromptReport) -> Vec<String> {
 }
 
 fn cell(number: Option<f64>, digits: usize) -> String {
-    number.map_or_else(String::new, |number| format!("{number:.digits$}"))
+    number.map_or_else(String::new, |number| decimal(number, digits))
 }
 
 fn yes(identical: Option<bool>) -> String {
@@ -223,17 +250,25 @@ mod tests {
         let summary = summary(2);
         let text = summary.text();
         assert_eq!(summary.exit_code(), 0);
-        let line = "c               1          1.0           2.0     2.00    2.00     2.00       2.00      0.25     1.00        yes\n";
+        let line = "c               1          1.0           2.0     2.00      1.50       2.00      0.25     1.00        yes\n";
         assert!(text.contains(line), "{text}");
-        assert!(text.contains("identical: every leg gave the same ids for all 1 prompts\n"), "{text}");
+        assert!(text.contains("identical: every leg gave the same ids for the one prompt\n"), "{text}");
+        assert!(text.contains("cycles  1 draft, 1 plain; rows 1: 1, 2: 1\n"), "{text}");
         let hashes: Vec<&str> =
             text.lines().filter_map(|line| line.split_once("sha256 ")).map(|it| it.1).collect();
         assert!(hashes.len() == 2 && hashes[0] == hashes[1], "{text}");
-        assert!(text.ends_with("over and over: a|b\n"), "three of four ids are one: {text}");
+        assert!(text.contains("over and over: a|b\n"), "three of four ids are one: {text}");
+        assert!(text.ends_with("rows would give\n"), "nothing is said of repetitions: {text}");
         assert!(!text.contains("all  "), "one category is all of them: {text}");
         let markdown = summary.markdown();
         assert!(markdown.contains("- suite: s\n") && !markdown.contains("oracle"), "{markdown}");
         assert!(markdown.contains("| a\\|b | c | 3 | 4 |"), "{markdown}");
+    }
+
+    #[test]
+    fn what_was_timed_once_is_called_so() {
+        let once = Summary { config: json!({"repeat": 1}), ..summary(2) };
+        assert!(once.text().ends_with("timed once; --repeat 3 gives medians\n"), "{}", once.text());
     }
 
     #[test]

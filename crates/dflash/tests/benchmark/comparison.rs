@@ -194,6 +194,14 @@ fn rounds_go_there_and_back_and_every_number_is_that_of_its_runs() {
     close(&words["tokens_per_cycle"], sum("completion_tokens") / sum("cycles"));
     close(&words["acceptance_ratio"], sum("accepted") / sum("completion_tokens"));
     assert!(words["ceiling"].as_f64().unwrap() >= 1.0);
+    let saved = both.map(|prompt| seconds(prompt, "plain") - seconds(prompt, "dflash"));
+    close(&words["gained_s"], saved.iter().sum());
+    let legs = || summary["prompts"].as_array().unwrap().iter().map(|prompt| &prompt["legs"]["dflash"]);
+    let cycles: u64 = legs().map(|leg| leg["cycles"].as_u64().unwrap()).sum();
+    for key in ["cycles_by_width", "cycles_by_proposer"] {
+        let told = summary["all"][key].as_object().unwrap();
+        assert_eq!(told.values().map(|count| count.as_u64().unwrap()).sum::<u64>(), cycles, "{told:?}");
+    }
 
     let positions = summary["acceptance_by_position"].as_array().unwrap();
     assert_eq!(positions.len(), BLOCK - 1);
@@ -284,9 +292,11 @@ fn an_oracle_that_knows_nothing_changes_no_id_and_needs_no_draft() {
 
 #[test]
 fn one_leg_alone_has_no_verdict() {
-    for (args, leg) in
-        [(&["--draft", "draft", "--only-dflash"][..], "dflash"), (&["--draft", "none"], "plain")]
-    {
+    for (args, leg) in [
+        (&["--draft", "draft", "--only-dflash"][..], "dflash"),
+        (&["--draft", "none"], "plain"),
+        (&["--draft", "draft", "--verify-mode", "off"], "plain"),
+    ] {
         let bench = Bench::new();
         let ran = bench.run(
             &[&["--prompt", "hello", "--out", "out", "--max-tokens", "9", "--repeat", "2"], args].concat(),
@@ -347,6 +357,8 @@ fn what_cannot_be_obeyed_is_refused_before_anything_is_loaded() {
         (&["--cooldown", "-1"], "error: invalid value '-1' for --cooldown"),
         (&["--max-tokens", "0"], "error: invalid value '0' for --max-tokens"),
         (&["--draft", "none", "--only-dflash"], "error: --only-dflash with --draft none leaves nothing"),
+        (&["--verify-mode", "off", "--oracle", "1"], "error: --oracle with --verify-mode off leaves nothing"),
+        (&["--verify-mode", "off", "--only-dflash"], "error: --only-dflash with --verify-mode off leaves"),
         (
             &["--oracle", "0.5", "--only-dflash"],
             "error: the argument '--only-dflash' cannot be used with '--oracle",
