@@ -63,7 +63,9 @@ impl Bench {
             let count = ids.len();
             return Err(Failure::new(format!("the prompt {} has {count} tokens", prompt.id))
                 .cause(format!("the model takes from 1 to {}, with room for an answer", context - 1))
-                .hint("choose other prompts, or a model with a longer context"));
+                .hint(
+                    "choose shorter prompts (of longctx with --ctx-tokens), or a model with a longer context",
+                ));
         }
         Ok(Question { prompt, ids })
     }

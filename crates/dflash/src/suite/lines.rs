@@ -40,11 +40,17 @@ pub(super) fn read(text: &str, whence: &str, category: &str) -> Outcome<Vec<Prom
     let mut prompts = Vec::new();
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let bad = |what: &str| Failure::new(format!("{whence}, line {number}: {what}"));
-        let Line { id, suite, prompt } = serde_json::from_str(line).map_err(|error| {
+        let no_prompt = |cause: String| {
             bad("it is no prompt")
-                .cause(about(&error))
+                .cause(cause)
                 .hint(r#"a line is one JSON object: {"id": "a", "suite": "own", "prompt": "Say hello."}"#)
-        })?;
+        };
+        // It would be taken for the fields in their order.
+        if line.trim_start().starts_with('[') {
+            return Err(no_prompt("it is a list".to_owned()));
+        }
+        let Line { id, suite, prompt } =
+            serde_json::from_str(line).map_err(|error| no_prompt(about(&error)))?;
         for (name, value) in [("id", Some(&id)), ("suite", suite.as_ref()), ("prompt", Some(&prompt))] {
             if value.is_some_and(|value| value.trim().is_empty()) {
                 return Err(bad(&format!("the {name} is empty")));
@@ -84,7 +90,7 @@ mod tests {
         let good = r#"{"id":"a","prompt":"x"}"#;
         for (line, what) in [
             ("hello", "own.jsonl, line 2: it is no prompt\ncaused by: expected value at column 1"),
-            ("[]", "own.jsonl, line 2: it is no prompt\ncaused by: "),
+            (r#" ["b", "s", "x"]"#, "own.jsonl, line 2: it is no prompt\ncaused by: it is a list"),
             (r#"{"id":"b"}"#, "own.jsonl, line 2: it is no prompt\ncaused by: missing field `prompt`"),
             (r#"{"id":1,"prompt":"x"}"#, "own.jsonl, line 2: it is no prompt\ncaused by: invalid type"),
             (r#"{"id":"b","prompt":" "}"#, "own.jsonl, line 2: the prompt is empty"),
