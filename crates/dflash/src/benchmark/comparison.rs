@@ -37,7 +37,7 @@ pub fn compare(request: &ComparisonRequest, env: &Environment) -> Outcome<ExitCo
         let why = if failure.kind() == FailureKind::Interrupted { "interrupted" } else { "failed" };
         format!("INCOMPLETE: {why} after {} of {} prompts", prompts.len(), questions.len())
     });
-    let surroundings = Surroundings { bandwidth, incomplete };
+    let surroundings = Surroundings { bandwidth, timestamp: manifest.timestamp(), incomplete };
     let summary = (!prompts.is_empty())
         .then(|| Summary::of(&bench, request, &legs, &prompts, surroundings))
         .transpose()?;

@@ -38,8 +38,11 @@ struct Row<'a> {
 
 /// The page of a summary of schema 1. What the summary lacks, the page leaves out.
 pub fn page(summary: &Value) -> Outcome<String> {
-    let everything = summary.get("all").map(|all| ("all".to_owned(), all));
-    let rows: Vec<_> = categories(summary).into_iter().chain(everything).collect();
+    let mut rows = categories(summary);
+    // One category is all of them.
+    if rows.len() != 1 {
+        rows.extend(summary.get("all").map(|all| ("all".to_owned(), all)));
+    }
     let page = Page {
         summary,
         rows: rows.iter().map(|(name, figures)| Row { name, figures }).collect(),
@@ -178,6 +181,7 @@ mod tests {
         json!({
             "schema": 1,
             "pair": {"target": "smollm2-135m-instruct.Q4_1.gguf", "draft": "smollm2-135m-dflash"},
+            "timestamp": "2024-02-29T12:34:56Z",
             "machine": {"cpu": "AMD EPYC", "cores": 2, "memory_gb": 24.0, "os": "Linux"},
             "dflash_version": "0.1.0", "backend": "cpu (avx512, 2 threads)", "label": null,
             "config": {"suite": "builtin", "max_tokens": 256, "repeat": 3, "stop": ["</s>"], "seed": null},
@@ -229,6 +233,7 @@ mod tests {
             "smollm2-135m-dflash",
             "AMD EPYC",
             "24.0 GB",
+            "2024-02-29T12:34:56Z",
             "cpu (avx512, 2 threads)",
             "✓ Identical",
             "1.38 ×",

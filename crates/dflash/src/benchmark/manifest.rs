@@ -58,6 +58,11 @@ impl Manifest {
         Self { began, argv, facts }
     }
 
+    /// When it began.
+    pub fn timestamp(&self) -> String {
+        time(self.began)
+    }
+
     /// `<time>-<suite>-<model>`.
     pub fn folder_name(&self, request: &ComparisonRequest) -> String {
         let time = strftime("%Y%m%d-%H%M%S", self.began).unwrap_or_default();

@@ -25,6 +25,8 @@ pub struct Summary {
     pub schema: u32,
     /// The models.
     pub pair: PairNames,
+    /// When it began, as RFC 3339 writes it.
+    pub timestamp: String,
     /// What was measured on.
     pub machine: Machine,
     /// Version of this build.
@@ -92,6 +94,8 @@ pub struct TimeSplit {
 pub struct Surroundings {
     /// Bytes per second that this machine reads at best.
     pub bandwidth: f64,
+    /// When it began.
+    pub timestamp: String,
     /// Why prompts are missing.
     pub incomplete: Option<String>,
 }
@@ -111,6 +115,7 @@ impl Summary {
         Ok(Self {
             schema: 1,
             pair: bench.pair.info.names(),
+            timestamp: surroundings.timestamp,
             machine: Machine::here(),
             dflash_version: env!("CARGO_PKG_VERSION"),
             backend: bench.pair.info.backend.clone(),

@@ -51,6 +51,7 @@ impl Summary {
             format!("target  {}", self.pair.target),
             format!("draft   {}", self.pair.draft),
             format!("with    {}, dflash {}, on {}", self.backend, self.dflash_version, self.machine.cpu),
+            format!("at      {}", self.timestamp),
         ];
         lines.extend(self.label.clone());
         lines.extend(self.incomplete.clone());
@@ -221,6 +222,7 @@ mod tests {
         Summary {
             schema: 1,
             pair: PairNames { target: "t".to_owned(), draft: "d".to_owned() },
+            timestamp: "2024-02-29T12:34:56Z".to_owned(),
             machine: Machine { cpu: "m".to_owned(), cores: 1, memory_gb: 1.0, os: "o".to_owned() },
             dflash_version: "0",
             backend: "b".to_owned(),
