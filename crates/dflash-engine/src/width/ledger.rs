@@ -2,9 +2,9 @@ use std::collections::VecDeque;
 
 /// Committed ids over which the loss is bounded.
 const SPAN: usize = 256;
-/// Plain steps that may be lost in them: 3 %, of which a tenth is kept for what the estimates do not see, such as
+/// Plain steps that may be lost in them: 3 %, of which a quarter is kept for what the estimates do not see, such as
 /// the proposers' looking on in plain steps.
-const MOST: f64 = 0.9 * 0.03 * SPAN as f64;
+const MOST: f64 = 0.75 * 0.03 * SPAN as f64;
 /// The part of what is left that one cycle may lose: who stakes all of it is out after two losses, however good the
 /// odds, and being out costs all gains of the rest of the span.
 const STAKE: f64 = 0.45;
