@@ -34,7 +34,7 @@ pub struct Effort {
 
 impl Effort {
     /// Enough to pick widths by.
-    pub const QUICK: Self = Self { repetitions: 7, long: Duration::from_millis(200) };
+    pub const QUICK: Self = Self { repetitions: 15, long: Duration::from_millis(200) };
     /// Enough to print.
     pub const THOROUGH: Self = Self { repetitions: 25, long: Duration::from_secs(1) };
 }

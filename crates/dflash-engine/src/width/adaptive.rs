@@ -18,6 +18,8 @@ const MARGIN: f64 = 0.02;
 const MEASURE_PLAIN: usize = 64;
 /// Alternatives of every position that a tree is made of; eight gain little more (docs/performance.md).
 const RANKS: usize = 4;
+/// A cycle that took longer than so many times its estimate was disturbed.
+const DISTURBED: f64 = 1.5;
 /// Cycles that the pace remembers.
 const PACE_MEMORY: f64 = 32.0;
 
@@ -326,7 +328,10 @@ impl WidthPolicy for Adaptive {
             self.cycles_since_plain = 0;
             return;
         };
-        self.ledger.add(outcome.committed, seconds / plain);
+        // What it took, not what it should have: a step that costs more than is known is lost all the same. But not
+        // every moment of disturbance is the draft's doing.
+        let took = (outcome.draft_s + outcome.step_s).clamp(seconds / DISTURBED, seconds * DISTURBED);
+        self.ledger.add(outcome.committed, took / plain);
         self.cycles_since_plain += 1;
         self.tracks[proposer].probes[outcome.class].record(ids * plain > seconds);
         self.judge(proposer, outcome);
