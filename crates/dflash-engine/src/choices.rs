@@ -19,10 +19,14 @@ pub(crate) fn choose(
     scratch.logprobs.clear();
     scratch.path.clear();
     scratch.path.push(0);
-    match seq.sampling.is_plain() && seq.logprobs.is_none() {
-        true => choose_highest(decoder, scratch, first),
-        false => choose_by_rule(decoder, scratch, seq, first),
+    if seq.sampling.is_plain() && seq.logprobs.is_none() {
+        match choose_highest(decoder, scratch, first) {
+            // Of a row after a wrong id, perhaps, which plain decoding never sees.
+            Err(EngineError::Backend(BackendError::NotANumber { .. })) => {}
+            done => return done,
+        }
     }
+    choose_by_rule(decoder, scratch, seq, first)
 }
 
 /// All rows at once, without storing their logits.

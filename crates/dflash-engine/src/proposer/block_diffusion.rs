@@ -152,9 +152,11 @@ impl Proposer for BlockDiffusion {
         let scratch = &mut *self.scratch();
         // Sequences of one width share a pass; a width of its own is a pass of its own.
         for request in requests {
+            // A small vocabulary may not have so many alternatives.
+            let ranked = (2..=self.draft.spec().vocab).contains(&request.ranks);
             match request.rule {
                 Some(rule) => self.draft_by_rule(scratch, request, &rule)?,
-                None if request.ranks > 1 => self.draft_ranked(scratch, request)?,
+                None if ranked => self.draft_ranked(scratch, request)?,
                 None => self.draft_highest(scratch, request)?,
             }
         }

@@ -60,7 +60,7 @@ impl Experience {
         for (count, new) in self.counts_mut().zip(new) {
             count.seen += new.seen;
             count.accepted += new.accepted;
-            if count.seen > MOST {
+            while count.seen > MOST {
                 count.seen /= 2.0;
                 count.accepted /= 2.0;
             }
@@ -126,5 +126,33 @@ impl Count {
     fn prior(&self, guess: f64) -> Mean {
         let value = (self.accepted + GUESS * guess) / (self.seen + GUESS);
         Mean::new(value, GUESS + self.seen.min(KNOWN - GUESS), MEMORY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(seen: f64, accepted: f64) -> Experience {
+        let count = Count { seen, accepted };
+        Experience { proposers: vec![Counts { classes: vec![vec![count]], bins: vec![count; BINS] }] }
+    }
+
+    #[test]
+    fn it_stays_sound_however_long_a_request_was() {
+        let mut known = of(MOST, 1000.0);
+        for blocks in [1.0, 5000.0, 1e6] {
+            known.learn(&of(blocks, blocks / 2.0));
+            assert!(known.fits(&of(0.0, 0.0)), "after {blocks} blocks: {known:?}");
+        }
+        assert!((known.bins(0)[0].value - 0.5).abs() < 0.02, "what came last counts for most");
+    }
+
+    #[test]
+    fn counts_that_make_no_sense_do_not_fit() {
+        let none = of(0.0, 0.0);
+        for (seen, accepted) in [(1.0, 2.0), (-1.0, -2.0), (1e300, 1.0), (f64::NAN, 0.0), (4.0, f64::NAN)] {
+            assert!(!of(seen, accepted).fits(&none), "{accepted} of {seen}");
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Proposers that fail.
 
+use std::fs;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,8 +16,8 @@ use crate::common::*;
 /// Drafts nothing that could be right, and counts how often it is asked.
 struct Useless {
     asked: Arc<AtomicUsize>,
-    /// Computes NaN, instead of drafting ids that no target has.
-    nan: bool,
+    /// The id that it drafts; none where it computes NaN.
+    says: Option<u32>,
 }
 
 impl Proposer for Useless {
@@ -36,10 +38,8 @@ impl Proposer for Useless {
     fn propose(&self, requests: &mut [ProposeRequest<'_>]) -> Result<(), BackendError> {
         for request in requests {
             self.asked.fetch_add(1, Ordering::Relaxed);
-            if self.nan {
-                return Err(BackendError::NotANumber { row: 1, id: 0 });
-            }
-            request.drafted.extend((1..request.width).map(|_| u32::MAX));
+            let id = self.says.ok_or(BackendError::NotANumber { row: 1, id: 0 })?;
+            request.drafted.extend((1..request.width).map(|_| id));
         }
         Ok(())
     }
@@ -49,9 +49,9 @@ impl Proposer for Useless {
 fn ids_outside_of_the_vocabulary_and_nan_count_against_their_proposer() {
     let case = Case::tiny_llama();
     let truth = Truth::hashed(&case, 6, 300);
-    for nan in [false, true] {
+    for says in [Some(u32::MAX), None] {
         let asked = Arc::new(AtomicUsize::new(0));
-        let useless = Useless { asked: Arc::clone(&asked), nan };
+        let useless = Useless { asked: Arc::clone(&asked), says };
         let target = truth.target();
         let options = options(VerifyMode::Adaptive);
         let mut decoder = dflash_engine::Decoder::new(target, vec![Box::new(useless)], options);
@@ -61,4 +61,30 @@ fn ids_outside_of_the_vocabulary_and_nan_count_against_their_proposer() {
         let asked = asked.load(Ordering::Relaxed);
         assert!((1..40).contains(&asked), "asked {asked} times in 300 steps");
     }
+}
+
+/// Makes the embedding of an id NaN.
+fn poison(dir: &Path, id: usize) {
+    let file = dir.join("model.safetensors");
+    let mut bytes = fs::read(&file).unwrap();
+    let data = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&bytes[8..data]).unwrap();
+    let table = &header["model.embed_tokens.weight"];
+    let begin = data + table["data_offsets"][0].as_u64().unwrap() as usize;
+    let row = 4 * table["shape"][1].as_u64().unwrap() as usize;
+    bytes[begin + id * row..][..row].fill(0xff);
+    fs::write(&file, bytes).unwrap();
+}
+
+#[test]
+fn a_wrong_id_after_which_the_target_computes_nan_is_as_wrong_as_any() {
+    let case = Case::tiny_llama();
+    let prompt = prompt(6, 97, 6);
+    let whole = || plain(&decoder(&case.path, vec![]), &prompt, 60).ids;
+    let ids = whole();
+    let never = (0..97).find(|id| !ids.contains(id) && !prompt.contains(id)).unwrap();
+    poison(&case.path, never as usize);
+    assert_eq!(whole(), ids);
+    let useless = Useless { asked: Arc::default(), says: Some(never) };
+    assert_eq!(speculative(&decoder(&case.path, vec![Box::new(useless)]), &prompt, 60).ids, ids);
 }

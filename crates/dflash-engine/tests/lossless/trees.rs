@@ -2,8 +2,8 @@
 
 use dflash_engine::proposer::{BlockDiffusion, ContextCopy};
 use dflash_engine::{Curve, Decoder, DecoderOptions, Event, Proposer, Request, StepCosts, VerifyMode};
-use dflash_models::DraftOptions;
-use dflash_testkit::{Script, TinyDraft};
+use dflash_models::{DraftOptions, Target};
+use dflash_testkit::{Script, TinyDraft, TinyLayout};
 
 use crate::common::cases::Case;
 use crate::common::truth::{Answers, Truth, draft_for};
@@ -55,16 +55,30 @@ fn trees_of_a_draft_by_the_adaptive_policy() {
         let truth = Truth::hashed(&case, 30, 120);
         let target = truth.target();
         let tiny = TinyDraft { taps: vec![target.spec().layers - 1], ..TinyDraft::default() };
-        let draft =
-            draft_for(target.as_ref(), &tiny, DraftOptions { sink: 4, window: Some(24), quant: None });
-        let options = DecoderOptions { block: draft.spec().block, ..options(VerifyMode::Tree) };
-        let proposers: Vec<Box<dyn Proposer>> =
-            vec![Box::new(ContextCopy::new(options.block)), Box::new(BlockDiffusion::new(draft))];
-        let mut decoder = Decoder::new(target, proposers, options);
-        // Rows are nearly free, so that trees are worth it even for a draft that is right by chance alone.
-        let flat = |seconds| Curve::new(vec![(1, seconds), (64, 1.000_001 * seconds)]);
-        decoder.set_costs(StepCosts { verify: flat(1e-9), propose: vec![None, Some(flat(1e-15))] });
-        let (trees, _) = check(&decoder, &truth, "adaptive");
+        let (trees, _) = check(&adaptive(target, &tiny), &truth, "adaptive");
         assert!(trees > 0, "{}", case.name);
     }
+}
+
+#[test]
+fn a_draft_of_fewer_ids_than_alternatives_drafts_chains() {
+    let case = Case::tiny_llama();
+    let truth = Truth::hashed(&case, 30, 120);
+    let target = truth.target();
+    let layout = TinyLayout::SpeculatorsOwn(2);
+    let tiny = TinyDraft { taps: vec![target.spec().layers - 1], layout, ..TinyDraft::default() };
+    assert_eq!(check(&adaptive(target, &tiny), &truth, "two ids"), (0, 0));
+}
+
+/// Trees by the adaptive policy, with context copy beside.
+fn adaptive(target: Box<dyn Target>, tiny: &TinyDraft) -> Decoder {
+    let draft = draft_for(target.as_ref(), tiny, DraftOptions { sink: 4, window: Some(24), quant: None });
+    let options = DecoderOptions { block: draft.spec().block, ..options(VerifyMode::Tree) };
+    let proposers: Vec<Box<dyn Proposer>> =
+        vec![Box::new(ContextCopy::new(options.block)), Box::new(BlockDiffusion::new(draft))];
+    let mut decoder = Decoder::new(target, proposers, options);
+    // Rows are nearly free, so that trees are worth it even for a draft that is right by chance alone.
+    let flat = |seconds| Curve::new(vec![(1, seconds), (64, 1.000_001 * seconds)]);
+    decoder.set_costs(StepCosts { verify: flat(1e-9), propose: vec![None, Some(flat(1e-15))] });
+    decoder
 }
