@@ -358,7 +358,7 @@ fn policy_of_mode(decoder: &Decoder) -> Box<dyn WidthPolicy> {
     match (decoder.options.mode, &decoder.costs) {
         (VerifyMode::Adaptive | VerifyMode::Tree, Some(costs)) => {
             let (costs, experience) = (Arc::clone(costs), Arc::clone(&decoder.experience));
-            let policy = Adaptive::new(costs, experience, &decoder.proposers, decoder.options.block);
+            let policy = Adaptive::new(costs, experience, &decoder.proposers, width);
             match decoder.options.mode {
                 VerifyMode::Tree => Box::new(policy.with_trees(width)),
                 _ => Box::new(policy),

@@ -106,7 +106,7 @@ impl Adaptive {
     /// this sequence shows when it ends.
     ///
     /// # Panics
-    /// When costs or experience are not those of `proposers` and `block`.
+    /// When costs or experience are not those of `proposers`, or that of narrower blocks than `block` rows.
     pub fn new(
         costs: Arc<StepCosts>,
         experience: Arc<Mutex<Experience>>,

@@ -8,12 +8,6 @@ const MOST: f64 = 0.75 * 0.03 * SPAN as f64;
 /// The part of what is left that one cycle may lose: who stakes all of it is out after two losses, however good the
 /// odds, and being out costs all gains of the rest of the span.
 const STAKE: f64 = 0.45;
-/// The part while it is spent, for steps that cost next to nothing more than plain ones.
-const TRIFLE: f64 = 0.05;
-/// Once no more than this may be lost, only trifles are staked until so much may be again: what comes back bit by bit
-/// would be spent on blocks too narrow to win anything.
-const SPENT: f64 = 0.2 * MOST;
-const FRESH: f64 = 0.7 * MOST;
 
 /// What the latest cycles won or lost against plain decoding, in plain steps.
 ///
@@ -26,18 +20,16 @@ pub(super) struct Ledger {
     ids: usize,
     /// Plain steps that may be lost in all before the guarantee is broken.
     balance: f64,
-    /// Whether it is spent, and not fresh again.
-    spent: bool,
 }
 
 impl Ledger {
     pub fn new() -> Self {
-        Self { cycles: VecDeque::with_capacity(SPAN + 1), ids: 0, balance: MOST, spent: false }
+        Self { cycles: VecDeque::with_capacity(SPAN + 1), ids: 0, balance: MOST }
     }
 
     /// Plain steps that the next cycle may lose.
     pub fn stake(&self) -> f64 {
-        self.balance * if self.spent { TRIFLE } else { STAKE }
+        STAKE * self.balance
     }
 
     /// [`MOST`] less what the worst of all runs of cycles that end now has lost.
@@ -69,7 +61,6 @@ impl Ledger {
             self.ids -= first;
         }
         self.balance = self.left();
-        self.spent = self.balance < if self.spent { FRESH } else { SPENT };
     }
 }
 
@@ -103,16 +94,17 @@ mod tests {
     }
 
     #[test]
-    fn once_used_up_it_waits_until_most_of_it_is_back() {
+    fn losses_in_a_row_leave_something_to_win_back_with() {
         let mut ledger = Ledger::new();
-        ledger.add(1, 1.0 + 0.55 * MOST);
-        assert!(ledger.balance > 0.4 * MOST);
-        ledger.add(1, 1.0 + 0.27 * MOST);
-        assert!(ledger.balance > 0.0 && ledger.stake() < 0.02 * MOST, "too little is left");
-        (0..SPAN - 3).for_each(|_| ledger.add(1, 1.0));
-        assert!(ledger.stake() < 0.02 * MOST);
-        (0..2).for_each(|_| ledger.add(1, 1.0));
-        assert!(ledger.stake() > 0.6 * STAKE * MOST, "the first is out of the span");
+        for _ in 0..6 {
+            let stake = ledger.stake();
+            assert!(stake > 0.0);
+            ledger.add(1, 1.0 + stake);
+        }
+        let spent = ledger.stake();
+        assert!(spent < 0.03 * MOST && ledger.balance > 0.0);
+        ledger.add(4, 2.0);
+        assert!(ledger.stake() > 5.0 * spent, "a gain is won back at once");
     }
 
     #[test]

@@ -14,6 +14,9 @@ const STALE: f64 = 0.5;
 /// A common correction that moved by more than this since the last plain step asks for another one: it may have
 /// been that of the other steps alone.
 const DRIFT: f64 = 0.1;
+/// A plain step this far from its estimate is followed by another one, but not by ever more of them.
+const ODD: f64 = 0.25;
+const MOST_ODD: usize = 2;
 /// A cycle that was disturbed for a moment counts for no more than this.
 const MOST: f64 = 2.0;
 
@@ -24,6 +27,8 @@ pub(super) struct LiveCosts {
     common: f64,
     /// The correction at the last plain step.
     common_at_plain: f64,
+    /// Plain steps in a row that were far from their estimate: they may have been disturbed.
+    odd_plain_steps: usize,
     verify: [Own; BUCKETS],
     propose: Vec<f64>,
 }
@@ -43,6 +48,7 @@ impl LiveCosts {
             table,
             common: 1.0,
             common_at_plain: 1.0,
+            odd_plain_steps: 0,
             verify: [Own { factor: 1.0, age: 0 }; BUCKETS],
             propose,
         }
@@ -76,12 +82,15 @@ impl LiveCosts {
         self.common *= 1.0 + COMMON * (step - 1.0);
         if outcome.verified == 1 {
             self.common_at_plain = self.common;
+            let odd = (step - 1.0).abs() > ODD;
+            self.odd_plain_steps = if odd { self.odd_plain_steps + 1 } else { 0 };
         }
     }
 
-    /// Whether a plain step would tell much.
+    /// Whether a plain step would tell much: others have drifted, or the last one was not what it should have been.
     pub fn drifted(&self) -> bool {
-        (self.common / self.common_at_plain - 1.0).abs() > DRIFT
+        let odd = (1..=MOST_ODD).contains(&self.odd_plain_steps);
+        odd || (self.common / self.common_at_plain - 1.0).abs() > DRIFT
     }
 }
 
@@ -170,6 +179,19 @@ mod tests {
         assert!(costs.drifted() && costs.plain() > 1.2);
         costs.saw(&outcome(None, 1, 0.0, 1.0));
         assert!(!costs.drifted() && costs.plain() < 1.15, "{}", costs.plain());
+    }
+
+    #[test]
+    fn an_odd_plain_step_asks_for_another_one_twice_at_most() {
+        let mut costs = costs();
+        let mut odd = || {
+            costs.saw(&outcome(None, 1, 0.0, 2.0 * costs.plain()));
+            costs.drifted()
+        };
+        assert_eq!([odd(), odd(), odd(), odd()], [true, true, false, false]);
+        costs.saw(&outcome(None, 1, 0.0, costs.plain()));
+        costs.saw(&outcome(None, 1, 0.0, 2.0 * costs.plain()));
+        assert!(costs.drifted());
     }
 
     #[test]

@@ -148,7 +148,19 @@ fn policy(table: Table, confident: bool) -> Adaptive {
 }
 
 /// Decodes `ids` ids on a machine whose steps take what `truth` says.
-fn run(mut policy: Adaptive, truth: Table, draft: Draft, confident: bool, ids: usize) -> Run {
+fn run(policy: Adaptive, truth: Table, draft: Draft, confident: bool, ids: usize) -> Run {
+    run_from(policy, truth, draft, confident, 0, ids)
+}
+
+/// The same, from the place of an answer at which the draft behaves as it does after `first` ids.
+fn run_from(
+    mut policy: Adaptive,
+    truth: Table,
+    draft: Draft,
+    confident: bool,
+    first: usize,
+    ids: usize,
+) -> Run {
     let costs = truth.costs();
     let (mut done, mut clock) = (0, 0.0);
     let mut run = Run { ends: vec![(0, 0.0)], rows: Vec::new(), stats: PolicyStats::default() };
@@ -156,11 +168,12 @@ fn run(mut policy: Adaptive, truth: Table, draft: Draft, confident: bool, ids: u
         let plan = policy.plan(&[OFFER], BLOCK.min(ids - done).max(2));
         let (mut rows, mut draft_s) = (1, 0.0);
         if plan.proposer.is_some() {
-            let sure: Vec<f32> = (0..plan.width - 1).map(|position| (draft.sure)(done, position)).collect();
+            let sure: Vec<f32> =
+                (0..plan.width - 1).map(|position| (draft.sure)(first + done, position)).collect();
             rows = policy.cut(&plan, 0, if confident { &sure } else { &[] });
             draft_s = costs.propose[0].as_ref().expect("a cost").at(plan.width);
         }
-        let accepted: Vec<usize> = (1..=(draft.right)(done).min(rows - 1)).collect();
+        let accepted: Vec<usize> = (1..=(draft.right)(first + done).min(rows - 1)).collect();
         let (step_s, committed) = (costs.verify.at(rows), accepted.len() + 1);
         let (planned, verified, judged) = (plan.width, rows, rows);
         let proposer = plan.proposer;
@@ -345,6 +358,30 @@ fn every_plain_step_has_a_reason() {
             assert_eq!(reasons, run.rows.iter().filter(|&&rows| rows == 1).count(), "{}", draft.name);
             let (ids, seconds) = run.ends[run.ends.len() - 1];
             assert!((stats.gained_s - (ids as f64 - seconds)).abs() < 1e-6, "{}", draft.name);
+        }
+    }
+}
+
+#[test]
+fn a_draft_of_known_acceptance_gives_nine_tenths_of_its_ceiling_in_short_answers() {
+    const ORACLES: [(f64, Draft); 4] = [
+        (0.6, Draft { name: "0.6", right: |done| right_with(0.6, done), sure: |_, _| 0.6 }),
+        (0.8, Draft { name: "0.8", right: |done| right_with(0.8, done), sure: |_, _| 0.8 }),
+        (0.9, Draft { name: "0.9", right: |done| right_with(0.9, done), sure: |_, _| 0.9 }),
+        (1.0, Draft { name: "1.0", right: |_| BLOCK, sure: |_, _| 1.0 }),
+    ];
+    for table in TABLES {
+        let costs = table.costs();
+        for (rate, draft) in ORACLES {
+            let block = |rows: usize| {
+                let ids: f64 = (0..rows as i32).map(|position| rate.powi(position)).sum();
+                ids / (costs.verify.at(rows) + costs.propose[0].as_ref().expect("a cost").at(rows))
+            };
+            let ceiling = (2..=BLOCK).map(block).fold(1.0, f64::max);
+            let answer =
+                |number: usize| run_from(policy(table, true), table, draft, true, 1000 * number, 256).whole();
+            let speedup = 24.0 / (0..24).map(answer).sum::<f64>();
+            assert!(speedup > 0.9 * ceiling, "{} of {ceiling}: {speedup}, {table:?}", draft.name);
         }
     }
 }
