@@ -145,23 +145,24 @@ impl Adaptive {
     }
 
     /// Whether a cycle that drafts and verifies so many rows may begin: all of it may be lost but the one id that
-    /// a plain step gives too.
-    fn affords(&self, proposer: usize, drafted: usize, rows: usize) -> bool {
+    /// a plain step gives too. The first drafted id is right with the probability `sure`.
+    fn affords(&self, proposer: usize, drafted: usize, rows: usize, sure: f64) -> bool {
         let seconds = self.costs.propose(proposer, drafted) + self.costs.verify(rows);
-        seconds / self.costs.plain() - 1.0 <= self.ledger.stake()
+        seconds / self.costs.plain() - 1.0 <= self.ledger.stake(sure)
     }
 
     /// Rows of a block of `drafted` that may be verified, `most` at most.
-    fn affordable(&self, proposer: usize, drafted: usize, most: usize) -> usize {
-        (1..=most).rev().find(|&rows| self.affords(proposer, drafted, rows)).unwrap_or(1)
+    fn affordable(&self, proposer: usize, drafted: usize, most: usize, sure: f64) -> usize {
+        (1..=most).rev().find(|&rows| self.affords(proposer, drafted, rows, sure)).unwrap_or(1)
     }
 
     /// The best that a proposer can do with at most `most` rows; `None` where it may not lose any more.
     fn bid(&self, proposer: usize, class: usize, most: usize, pace: f64) -> Option<Bid> {
         let track = &self.tracks[proposer];
         let reaches = || chain(track.positions[class].values());
+        let sure = track.positions[class].values().next().unwrap_or(0.0);
         if !track.confident {
-            let most = (2..=most).rev().find(|&rows| self.affords(proposer, rows, rows))?;
+            let most = (2..=most).rev().find(|&rows| self.affords(proposer, rows, rows, sure))?;
             let cut = Cut::best(reaches(), most, &self.costs, pace);
             let width = cut.rows.max(2);
             let worth = cut.worth(pace) - pace * self.costs.propose(proposer, width);
@@ -169,12 +170,13 @@ impl Adaptive {
         }
         let ranks = if self.trees.is_some() { RANKS } else { 1 };
         let widths = track.promises.iter().filter(|(width, _)| *width <= most);
-        let bids = widths.filter(|&&(width, _)| self.affords(proposer, width, 2)).map(|&(width, promise)| {
-            let promise =
-                promise.unwrap_or_else(|| Promise::new(Cut::best(reaches(), width, &self.costs, pace)));
-            let worth = promise.worth(self.costs.propose(proposer, width), pace);
-            Bid { plan: Plan { proposer: Some(proposer), width, ranks }, worth }
-        });
+        let bids =
+            widths.filter(|&&(width, _)| self.affords(proposer, width, 2, sure)).map(|&(width, promise)| {
+                let promise =
+                    promise.unwrap_or_else(|| Promise::new(Cut::best(reaches(), width, &self.costs, pace)));
+                let worth = promise.worth(self.costs.propose(proposer, width), pace);
+                Bid { plan: Plan { proposer: Some(proposer), width, ranks }, worth }
+            });
         bids.max_by(|a, b| a.worth.total_cmp(&b.worth))
     }
 
@@ -182,8 +184,11 @@ impl Adaptive {
     fn promise(&mut self, plan: &Plan, proposer: usize, class: usize, confidence: &[f32]) {
         let (pace, drafted) = (self.pace(), plan.width - 1);
         // A block is worth no more than what of it may be verified.
-        let rows =
-            |width: usize| self.affordable(proposer, width, if plan.ranks > 1 { self.limit } else { width });
+        let sure = self.tracks[proposer].calibration.at(0, confidence[0]);
+        let rows = |width: usize| {
+            let most = if plan.ranks > 1 { self.limit } else { width };
+            self.affordable(proposer, width, most, sure)
+        };
         let most: Vec<usize> = self.tracks[proposer].promises.iter().map(|(width, _)| rows(*width)).collect();
         let Track { positions, calibration, promises, .. } = &mut self.tracks[proposer];
         let positions = &mut positions[class];
@@ -207,8 +212,8 @@ impl Adaptive {
     /// alternatives.
     fn best_tree(&mut self, plan: &Plan, proposer: usize, confidence: &[f32]) -> Vec<Node> {
         let most = if plan.ranks > 1 { self.limit } else { plan.width };
-        let affordable = (1..=most).rev().find(|&rows| self.affords(proposer, plan.width, rows)).unwrap_or(1);
         let calibration = &self.tracks[proposer].calibration;
+        let affordable = self.affordable(proposer, plan.width, most, calibration.at(0, confidence[0]));
         // A probe believes the draft, or what was learned of it would never be tried again.
         let belief = if self.probing { Calibration::trusting } else { Calibration::at };
         let sure = |position: usize, rank: usize| confidence[position * plan.ranks + rank];

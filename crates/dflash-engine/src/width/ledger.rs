@@ -8,6 +8,10 @@ const MOST: f64 = 0.75 * 0.03 * SPAN as f64;
 /// The part of what is left that one cycle may lose: who stakes all of it is out after two losses, however good the
 /// odds, and being out costs all gains of the rest of the span.
 const STAKE: f64 = 0.45;
+/// The part for a cycle whose first drafted id is surely right: it grows from [`STAKE`] as the probability goes from
+/// [`DOUBT`] to 1.
+const SURE_STAKE: f64 = 0.9;
+const DOUBT: f64 = 0.9;
 
 /// What the latest cycles won or lost against plain decoding, in plain steps.
 ///
@@ -27,9 +31,10 @@ impl Ledger {
         Self { cycles: VecDeque::with_capacity(SPAN + 1), ids: 0, balance: MOST }
     }
 
-    /// Plain steps that the next cycle may lose.
-    pub fn stake(&self) -> f64 {
-        STAKE * self.balance
+    /// Plain steps that the next cycle may lose, whose first drafted id is right with the probability `sure`.
+    pub fn stake(&self, sure: f64) -> f64 {
+        let beyond_doubt = ((sure - DOUBT) / (1.0 - DOUBT)).clamp(0.0, 1.0);
+        (STAKE + (SURE_STAKE - STAKE) * beyond_doubt) * self.balance
     }
 
     /// [`MOST`] less what the worst of all runs of cycles that end now has lost.
@@ -97,14 +102,21 @@ mod tests {
     fn losses_in_a_row_leave_something_to_win_back_with() {
         let mut ledger = Ledger::new();
         for _ in 0..6 {
-            let stake = ledger.stake();
+            let stake = ledger.stake(0.5);
             assert!(stake > 0.0);
             ledger.add(1, 1.0 + stake);
         }
-        let spent = ledger.stake();
+        let spent = ledger.stake(0.5);
         assert!(spent < 0.03 * MOST && ledger.balance > 0.0);
         ledger.add(4, 2.0);
-        assert!(ledger.stake() > 5.0 * spent, "a gain is won back at once");
+        assert!(ledger.stake(0.5) > 5.0 * spent, "a gain is won back at once");
+    }
+
+    #[test]
+    fn more_is_staked_on_what_is_sure() {
+        let ledger = Ledger::new();
+        let [half, doubtful, nearly, sure] = [0.5, 0.9, 0.95, 1.0].map(|sure| ledger.stake(sure));
+        assert!(half == doubtful && doubtful < nearly && nearly < sure && sure < MOST);
     }
 
     #[test]
