@@ -52,9 +52,7 @@ impl BlockDiffusion {
     fn scratch(&self) -> MutexGuard<'_, Scratch> {
         self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl BlockDiffusion {
     fn draft_highest(
         &self,
         scratch: &mut Scratch,

@@ -3,15 +3,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::acceptance::{Calibration, Positions};
 use super::ledger::Ledger;
 use super::live::LiveCosts;
+use super::probe::Probe;
 use super::promise::{Cut, Promise, WIDTHS, chain};
 use super::{Experience, Outcome, Plan, PolicyStats, WidthPolicy};
 use crate::{Node, Offer, Proposer, StepCosts, best_first};
 
-/// Plain steps before the second probe of a proposer that does not pay; the first one comes at once, unless earlier
-/// requests have shown what it is like.
-const FIRST_PROBE: usize = 16;
-/// Plain steps between probes at most.
-const LAST_PROBE: usize = 512;
 /// Ids by which drafting must promise more than plain decoding: costs and acceptance are known only so well.
 const MARGIN: f64 = 0.02;
 /// Cycles without a plain step after which one is made, so that it is known what plain decoding would cost.
@@ -71,14 +67,6 @@ struct Track {
     promises: Vec<(usize, Option<Promise>)>,
     /// By class.
     probes: Vec<Probe>,
-}
-
-/// When to try a proposer that does not promise to pay.
-struct Probe {
-    interval: usize,
-    plain_steps: usize,
-    /// Times in a row that it paid.
-    paid: usize,
 }
 
 /// What a proposer could do now.
@@ -360,32 +348,6 @@ impl Track {
             calibration: Calibration::new(known.bins(index), block),
             promises: widths.map(|width| (width, None)).collect(),
             probes: (0..proposer.classes()).map(|class| Probe::new(known.is_rich(index, class))).collect(),
-        }
-    }
-}
-
-impl Probe {
-    /// Whoever is known well is not tried at once.
-    fn new(known: bool) -> Self {
-        Self { interval: if known { 4 * FIRST_PROBE } else { 1 }, plain_steps: 0, paid: 0 }
-    }
-
-    /// Whether a proposer that loses at present is worth a try: it is cheap to find out now and then.
-    fn due(&mut self) -> bool {
-        self.plain_steps += 1;
-        let due = self.plain_steps >= self.interval || self.paid > 0;
-        if due {
-            self.plain_steps = 0;
-            self.interval = (self.interval * 2).clamp(FIRST_PROBE, LAST_PROBE);
-        }
-        due
-    }
-
-    /// It paid, so it may pay again, and the next step is a try; twice in a row is more than luck.
-    fn record(&mut self, paid: bool) {
-        self.paid = if paid { self.paid + 1 } else { 0 };
-        if self.paid > 1 {
-            self.interval = 1;
         }
     }
 }

@@ -6,6 +6,7 @@ mod experience;
 mod fixed;
 mod ledger;
 mod live;
+mod probe;
 mod promise;
 #[cfg(test)]
 mod tests;

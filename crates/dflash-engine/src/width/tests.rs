@@ -147,6 +147,25 @@ fn policy(table: Table, confident: bool) -> Adaptive {
     Adaptive::new(Arc::new(table.costs()), experience, &proposers, BLOCK)
 }
 
+/// Tells the policy how a cycle ended that costs say all of; returns its seconds.
+fn end(policy: &mut Adaptive, costs: &StepCosts, plan: Plan, rows: usize, accepted: &[usize]) -> f64 {
+    let propose =
+        |proposer: usize| costs.propose[proposer].as_ref().map_or(0.0, |curve| curve.at(plan.width));
+    let (draft_s, step_s) = (plan.proposer.map_or(0.0, propose), costs.verify.at(rows));
+    policy.record(&Outcome {
+        proposer: plan.proposer,
+        class: 0,
+        planned: plan.width,
+        verified: rows,
+        judged: rows,
+        accepted,
+        committed: accepted.len() + 1,
+        draft_s,
+        step_s,
+    });
+    draft_s + step_s
+}
+
 /// Decodes `ids` ids on a machine whose steps take what `truth` says.
 fn run(policy: Adaptive, truth: Table, draft: Draft, confident: bool, ids: usize) -> Run {
     run_from(policy, truth, draft, confident, 0, ids)
@@ -166,30 +185,15 @@ fn run_from(
     let mut run = Run { ends: vec![(0, 0.0)], rows: Vec::new(), stats: PolicyStats::default() };
     while done < ids {
         let plan = policy.plan(&[OFFER], BLOCK.min(ids - done).max(2));
-        let (mut rows, mut draft_s) = (1, 0.0);
+        let mut rows = 1;
         if plan.proposer.is_some() {
             let sure: Vec<f32> =
                 (0..plan.width - 1).map(|position| (draft.sure)(first + done, position)).collect();
             rows = policy.cut(&plan, 0, if confident { &sure } else { &[] });
-            draft_s = costs.propose[0].as_ref().expect("a cost").at(plan.width);
         }
         let accepted: Vec<usize> = (1..=(draft.right)(first + done).min(rows - 1)).collect();
-        let (step_s, committed) = (costs.verify.at(rows), accepted.len() + 1);
-        let (planned, verified, judged) = (plan.width, rows, rows);
-        let proposer = plan.proposer;
-        policy.record(&Outcome {
-            proposer,
-            class: 0,
-            planned,
-            verified,
-            judged,
-            accepted: &accepted,
-            committed,
-            draft_s,
-            step_s,
-        });
-        clock += draft_s + step_s;
-        done += committed;
+        clock += end(&mut policy, &costs, plan, rows, &accepted);
+        done += accepted.len() + 1;
         run.ends.push((done, clock));
         run.rows.push(rows);
     }
@@ -235,23 +239,8 @@ fn the_guarantee_holds_against_a_draft_that_knows_the_policy() {
             // Now and then it lets a narrow block through, to be asked again.
             good = if rows > 1 { (good + 1) % 5 } else { good };
             let accepted: Vec<usize> = (1..if good == 4 { rows.min(3) } else { 1 }).collect();
-            let draft_s =
-                plan.proposer.map_or(0.0, |_| costs.propose[0].as_ref().expect("a cost").at(plan.width));
-            let (proposer, planned, verified, judged) = (plan.proposer, plan.width, rows, rows);
-            let (step_s, committed) = (costs.verify.at(rows), accepted.len() + 1);
-            policy.record(&Outcome {
-                proposer,
-                class: 0,
-                planned,
-                verified,
-                judged,
-                accepted: &accepted,
-                committed,
-                draft_s,
-                step_s,
-            });
-            clock += draft_s + step_s;
-            let ids = run.ends[done].0 + committed;
+            clock += end(&mut policy, &costs, plan, rows, &accepted);
+            let ids = run.ends[done].0 + accepted.len() + 1;
             run.ends.push((ids, clock));
         }
         assert!(run.worst() <= 1.03, "{table:?}: {}", run.worst());

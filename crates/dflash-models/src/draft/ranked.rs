@@ -31,7 +31,7 @@ impl Draft {
         out: &mut Vec<Ranked>,
     ) -> Result<(), BackendError> {
         assert!((1..=self.tables.vocab).contains(&ranks), "{ranks} of {} ids", self.tables.vocab);
-        let mut logits = ws.logits.take().unwrap_or_else(|| self.backend.tensor(1, self.tables.head.rows()));
+        let mut logits = ws.logits.take().unwrap_or_else(|| self.logit_rows());
         self.logits(ws, &mut [state], &[staged], width, &mut logits);
         out.clear();
         let done = (0..width - 1).try_for_each(|row| {
