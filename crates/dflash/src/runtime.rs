@@ -91,7 +91,21 @@ pub struct Runtime {
     text: TextPipeline,
     stop_ids: Vec<u32>,
     info: PairInfo,
-    _experience: experience::Kept,
+    experience: experience::Kept,
+}
+
+/// What a [`Runtime`] is made of.
+pub struct RuntimeParts {
+    /// The engine.
+    pub engine: EngineHandle,
+    /// Tokenizer and template.
+    pub text: TextPipeline,
+    /// Every id that ends an answer.
+    pub stop_ids: Vec<u32>,
+    /// What was loaded.
+    pub info: PairInfo,
+    /// Writes down what was accepted when it is dropped.
+    pub experience: experience::Kept,
 }
 
 /// The backend that the options ask for.
@@ -150,8 +164,14 @@ impl Runtime {
             let costs = costs::known_or_measured(&decoder, &info, options, progress)?;
             decoder.set_costs(costs);
         }
-        let _experience = experience::Kept::of(&decoder, &info, options);
-        Ok(Self { engine: EngineHandle::start(decoder, ALONE), text, stop_ids, info, _experience })
+        let experience = experience::Kept::of(&decoder, &info, options);
+        Ok(Self { engine: EngineHandle::start(decoder, ALONE), text, stop_ids, info, experience })
+    }
+
+    /// Its parts.
+    pub fn into_parts(self) -> RuntimeParts {
+        let Self { engine, text, stop_ids, info, experience } = self;
+        RuntimeParts { engine, text, stop_ids, info, experience }
     }
 
     /// The engine.
