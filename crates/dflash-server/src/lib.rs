@@ -8,18 +8,22 @@
 
 pub mod anthropic;
 mod app;
+mod blocking;
 pub mod body;
 mod error;
 pub mod generation;
+pub mod life;
 pub mod metrics;
 mod model;
 pub mod openai;
+pub mod options;
 mod router;
 mod serve;
 mod settings;
 mod sse;
 
 pub use app::App;
+pub use blocking::blocking;
 pub use error::{ApiError, Kind};
 pub use model::{ModelFacts, ServedModel};
 pub use router::router;
