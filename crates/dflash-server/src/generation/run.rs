@@ -1,0 +1,191 @@
+use std::sync::mpsc;
+
+use dflash_engine::{Cycle, Event, FinishReason, Request, Stats, TokenLogprobs};
+use dflash_text::{Detokenizer, StopStrings, TextGuard, Verdict as TextVerdict};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::{AnswerParser, Generation, Piece};
+use crate::metrics::{Observer, RequestFacts};
+use crate::{ApiError, App, ServedModel};
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finish {
+    /// A stop id or a stop string.
+    Stop,
+    /// `max_tokens` or the context of the model.
+    Length,
+    /// The model waits for the results of its tool calls.
+    ToolCalls,
+}
+
+/// What happens to an answer.
+#[derive(Debug)]
+pub struct Update {
+    /// Which one, from 0.
+    pub answer: usize,
+    /// What.
+    pub step: Step,
+}
+
+/// What happens to an answer, in order; the last one is `Finished`.
+#[derive(Debug)]
+pub enum Step {
+    /// Prompt ids that were read so far.
+    Prefill {
+        /// So many.
+        done: usize,
+        /// Of so many.
+        total: usize,
+    },
+    /// Ids that were committed together, and the text they made visible.
+    Tokens {
+        /// The ids.
+        ids: Vec<u32>,
+        /// The text.
+        pieces: Vec<Piece>,
+        /// Of every id, where they were asked for.
+        logprobs: Vec<TokenLogprobs>,
+    },
+    /// A cycle ended; its ids came before.
+    Cycle(Cycle),
+    /// The answer is complete.
+    Finished {
+        /// Why.
+        finish: Finish,
+        /// What was held back until now.
+        pieces: Vec<Piece>,
+        /// What it took.
+        stats: Box<Stats>,
+        /// Ids inside a block of reasoning.
+        reasoning: usize,
+    },
+}
+
+/// Answers in work. Dropping it cancels them.
+pub struct Running {
+    events: UnboundedReceiver<(usize, Event)>,
+    answers: Vec<InWork>,
+    open: usize,
+}
+
+/// One answer in work.
+struct InWork {
+    parser: AnswerParser,
+    /// Of the ids that come next.
+    logprobs: Vec<TokenLogprobs>,
+    observer: Observer,
+}
+
+/// Submits all answers of a generation. `facts` says whose they are.
+///
+/// # Errors
+/// A full queue, stop strings that cannot be.
+pub fn start(app: &App, generation: &Generation, facts: &RequestFacts) -> Result<Running, ApiError> {
+    let (sender, events) = tokio::sync::mpsc::unbounded_channel();
+    let model = &app.model;
+    let mut answers = Vec::new();
+    for answer in 0..generation.answers as usize {
+        let parser = AnswerParser::new(&model.tokenizer, generation.format.clone())?;
+        let submission = model.engine.submit(engine_request(model, generation, answer)?)?;
+        answers.push(InWork { parser, logprobs: Vec::new(), observer: app.metrics.observe(facts) });
+        let sender = sender.clone();
+        // Stands in for a sink of the engine until that has landed.
+        std::thread::spawn(move || forward(answer, &submission, &sender));
+    }
+    Ok(Running { events, open: answers.len(), answers })
+}
+
+fn forward(
+    answer: usize,
+    submission: &mpsc::Receiver<Event>,
+    sender: &tokio::sync::mpsc::UnboundedSender<(usize, Event)>,
+) {
+    for event in submission {
+        if sender.send((answer, event)).is_err() {
+            break;
+        }
+    }
+}
+
+fn engine_request(model: &ServedModel, generation: &Generation, answer: usize) -> Result<Request, ApiError> {
+    let stop = &generation.format.stop;
+    let guard = match stop.is_empty() {
+        true => None,
+        false => {
+            let stops = StopStrings::new(stop.iter().map(String::as_str))?;
+            Some(Box::new(StopGuard(TextGuard::new(Detokenizer::new(&model.tokenizer), stops))) as _)
+        }
+    };
+    Ok(Request {
+        stop_ids: model.stop_ids.clone(),
+        guard,
+        decoding: generation.decoding,
+        sampling: generation.sampling.clone(),
+        choice: answer as u32,
+        logprobs: generation.logprobs,
+        ..Request::new(generation.prompt.clone(), generation.max_tokens)
+    })
+}
+
+struct StopGuard(TextGuard);
+
+impl dflash_engine::TokenGuard for StopGuard {
+    fn push(&mut self, id: u32) -> dflash_engine::Verdict {
+        let verdict = self.0.push(id);
+        self.0.take_text();
+        match verdict {
+            TextVerdict::Go => dflash_engine::Verdict::Go,
+            TextVerdict::Stop => dflash_engine::Verdict::Stop { keep: true },
+        }
+    }
+}
+
+impl Running {
+    /// What happens next; `None` once every answer is finished.
+    ///
+    /// # Errors
+    /// The failure of any answer, which ends them all.
+    pub async fn next(&mut self) -> Result<Option<Update>, ApiError> {
+        while self.open > 0 {
+            let Some((answer, event)) = self.events.recv().await else {
+                return Err(dflash_engine::EngineError::Stopped.into());
+            };
+            if let Some(update) = self.take(answer, event)? {
+                return Ok(Some(update));
+            }
+        }
+        Ok(None)
+    }
+
+    fn take(&mut self, answer: usize, event: Event) -> Result<Option<Update>, ApiError> {
+        let InWork { parser, logprobs, observer } = &mut self.answers[answer];
+        observer.see(&event);
+        let step = match event {
+            Event::Admitted { .. } => return Ok(None),
+            Event::PrefillProgress { done, total } => Step::Prefill { done, total },
+            Event::Logprobs(told) => {
+                *logprobs = told;
+                return Ok(None);
+            }
+            Event::Tokens(ids) => {
+                let pieces = ids.iter().flat_map(|&id| parser.push(id)).collect();
+                Step::Tokens { ids, pieces, logprobs: std::mem::take(logprobs) }
+            }
+            Event::Cycle(cycle) => Step::Cycle(cycle),
+            Event::Finished { reason, stats } => {
+                self.open -= 1;
+                let pieces = parser.finish();
+                let finish = match reason {
+                    FinishReason::Length => Finish::Length,
+                    FinishReason::Stop if parser.calls() > 0 => Finish::ToolCalls,
+                    FinishReason::Stop => Finish::Stop,
+                };
+                let reasoning = parser.reasoning_tokens();
+                Step::Finished { finish, pieces, stats: Box::new(stats), reasoning }
+            }
+            Event::Failed(error) => return Err(error.into()),
+        };
+        Ok(Some(Update { answer, step }))
+    }
+}
