@@ -8,6 +8,7 @@
 
 pub mod anthropic;
 mod app;
+pub mod body;
 mod error;
 pub mod generation;
 pub mod metrics;
