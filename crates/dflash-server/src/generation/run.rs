@@ -1,6 +1,4 @@
-use std::sync::mpsc;
-
-use dflash_engine::{Cycle, Event, FinishReason, Request, Stats, TokenLogprobs};
+use dflash_engine::{Cycle, Event, FinishReason, Request, Stats, Ticket, TokenLogprobs};
 use dflash_text::{Detokenizer, StopStrings, TextGuard, Verdict as TextVerdict};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -75,6 +73,8 @@ struct InWork {
     /// Of the ids that come next.
     logprobs: Vec<TokenLogprobs>,
     observer: Observer,
+    /// Dropping it cancels the answer.
+    _ticket: Ticket,
 }
 
 /// Submits all answers of a generation. `facts` says whose they are.
@@ -87,25 +87,13 @@ pub fn start(app: &App, generation: &Generation, facts: &RequestFacts) -> Result
     let mut answers = Vec::new();
     for answer in 0..generation.answers as usize {
         let parser = AnswerParser::new(&model.tokenizer, generation.format.clone())?;
-        let submission = model.engine.submit(engine_request(model, generation, answer)?)?;
-        answers.push(InWork { parser, logprobs: Vec::new(), observer: app.metrics.observe(facts) });
         let sender = sender.clone();
-        // Stands in for a sink of the engine until that has landed.
-        std::thread::spawn(move || forward(answer, &submission, &sender));
+        let sink = Box::new(move |event| sender.send((answer, event)).is_ok());
+        let ticket = model.engine.submit_to(engine_request(model, generation, answer)?, sink)?;
+        let observer = app.metrics.observe(facts);
+        answers.push(InWork { parser, logprobs: Vec::new(), observer, _ticket: ticket });
     }
     Ok(Running { events, open: answers.len(), answers })
-}
-
-fn forward(
-    answer: usize,
-    submission: &mpsc::Receiver<Event>,
-    sender: &tokio::sync::mpsc::UnboundedSender<(usize, Event)>,
-) {
-    for event in submission {
-        if sender.send((answer, event)).is_err() {
-            break;
-        }
-    }
 }
 
 fn engine_request(model: &ServedModel, generation: &Generation, answer: usize) -> Result<Request, ApiError> {
@@ -159,7 +147,7 @@ impl Running {
     }
 
     fn take(&mut self, answer: usize, event: Event) -> Result<Option<Update>, ApiError> {
-        let InWork { parser, logprobs, observer } = &mut self.answers[answer];
+        let InWork { parser, logprobs, observer, .. } = &mut self.answers[answer];
         observer.see(&event);
         let step = match event {
             Event::Admitted { .. } => return Ok(None),
