@@ -47,6 +47,11 @@ impl<'a> Fields<'a> {
         self.object
     }
 
+    /// The names of all fields that are there.
+    pub fn names(&self) -> impl Iterator<Item = &'a str> {
+        self.object.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str())
+    }
+
     /// A field as it is.
     pub fn value(&self, name: &str) -> Option<&'a Value> {
         self.object.get(name).filter(|value| !value.is_null())
