@@ -37,6 +37,8 @@ pub struct End {
     pub stats: Box<Stats>,
     /// Ids inside a block of reasoning.
     pub reasoning: usize,
+    /// The stop string that ended it.
+    pub stop: Option<String>,
 }
 
 /// Waits for the end of an answer.
@@ -99,7 +101,7 @@ fn take(transcript: &mut impl Transcript, update: Update) -> Vec<Value> {
         Step::Tokens { pieces, .. } => transcript.pieces(pieces),
         Step::Finished { finish, pieces, stats, reasoning } => {
             let mut events = transcript.pieces(pieces);
-            events.extend(transcript.end(&End { finish, stats, reasoning }));
+            events.extend(transcript.end(&End { finish, stats, reasoning, stop: None }));
             events
         }
         Step::Prefill { .. } | Step::Cycle(_) => Vec::new(),

@@ -58,7 +58,7 @@ impl Reader {
         let mut parts = Vec::new();
         for block in blocks(message, "content")? {
             let Block::Fields(block) = block else {
-                parts.push(block.text("user")?);
+                parts.push(block.text("the user")?);
                 continue;
             };
             match block.required_string("type")? {
@@ -68,7 +68,7 @@ impl Reader {
                     }
                     self.result(&block)?;
                 }
-                _ => parts.push(Block::Fields(block).text("user")?),
+                _ => parts.push(Block::Fields(block).text("the user")?),
             }
         }
         if !parts.is_empty() {
@@ -81,7 +81,7 @@ impl Reader {
         self.conversation.answer([]);
         for block in blocks(message, "content")? {
             let Block::Fields(fields) = &block else {
-                self.conversation.answer([block.text("assistant")?]);
+                self.conversation.answer([block.text("the assistant")?]);
                 continue;
             };
             match fields.required_string("type")? {
@@ -89,7 +89,7 @@ impl Reader {
                 // Sealed by another server: there is nothing in it that a model could read.
                 "redacted_thinking" => {}
                 "tool_use" => self.call(fields)?,
-                _ => self.conversation.answer([block.text("assistant")?]),
+                _ => self.conversation.answer([block.text("the assistant")?]),
             }
         }
         Ok(())
@@ -111,7 +111,7 @@ impl Reader {
         if !self.calls.contains(call) {
             return Err(block.wrong("tool_use_id", "the id of a tool_use block before it"));
         }
-        let mut parts = content(block, "content", "tool_result")?.unwrap_or_default();
+        let mut parts = content(block, "content", "a tool_result")?.unwrap_or_default();
         // A template has no other place for it.
         if block.boolean("is_error")? == Some(true) {
             parts.insert(0, text("Error: "));
@@ -135,8 +135,10 @@ impl Block<'_> {
             Block::Text(string) => Ok(text(string)),
             Block::Fields(block) => match block.required_string("type")? {
                 "text" => Ok(text(block.required_string("text")?)),
-                "image" | "document" => Err(block.refused("type", "this model reads text alone")),
-                other => Err(block.wrong("type", &format!("a block that {place} has here, as text; `{other}`"))),
+                kind @ ("image" | "document") => {
+                    Err(block.refused("type", format!("this model reads text, no {kind}")))
+                }
+                _ => Err(block.wrong("type", &format!("a block that {place} may hold, such as text"))),
             },
         }
     }

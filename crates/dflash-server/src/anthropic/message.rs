@@ -40,6 +40,8 @@ impl Message {
             "content": self.content.to_json(),
             "stop_reason": null,
             "stop_sequence": null,
+            "stop_details": null,
+            "container": null,
             "usage": usage(&Usage { prompt: self.prompt_tokens, ..Usage::default() }),
         });
         if let Some(end) = &self.end {
@@ -71,7 +73,12 @@ impl Transcript for Message {
         });
         events.push(json!({
             "type": "message_delta",
-            "delta": {"stop_reason": end.stop_reason, "stop_sequence": end.stop_sequence},
+            "delta": {
+                "stop_reason": end.stop_reason,
+                "stop_sequence": end.stop_sequence,
+                "stop_details": null,
+                "container": null,
+            },
             "usage": usage(&end.usage),
             "dflash": end.extension,
         }));
@@ -104,5 +111,6 @@ fn usage(usage: &Usage) -> Value {
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": usage.cached,
         "output_tokens": usage.completion,
+        "output_tokens_details": {"thinking_tokens": usage.reasoning},
     })
 }

@@ -91,15 +91,13 @@ impl Output {
         let mut events = self.close(Status::Completed);
         let item = Item::new(kind);
         let index = self.items.len();
-        // As it is announced, an item has no parts: each is announced by itself.
         let mut announced = item.to_json();
-        if let Some(part) = item.part() {
+        let part = item.part();
+        if part.is_some() {
             announced["content"] = json!([]);
-            events.push(json!({"type": "response.output_item.added", "output_index": index, "item": announced}));
-            events.push(item.event("response.content_part.added", index, &[("part", part)]));
-        } else {
-            events.push(json!({"type": "response.output_item.added", "output_index": index, "item": announced}));
         }
+        events.push(json!({"type": "response.output_item.added", "output_index": index, "item": announced}));
+        events.extend(part.map(|part| item.event("response.content_part.added", index, &[("part", part)])));
         self.items.push(item);
         self.open = true;
         events
