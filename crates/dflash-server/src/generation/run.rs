@@ -1,8 +1,8 @@
-use dflash_engine::{Cycle, Event, FinishReason, Request, Stats, Ticket, TokenLogprobs};
-use dflash_text::{Detokenizer, StopStrings, TextGuard, Verdict as TextVerdict};
+use dflash_engine::{Cycle, Event, FinishReason, Request, Stats, Ticket, TokenGuard, TokenLogprobs, Verdict};
+use dflash_text::AnswerParser;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::{AnswerParser, Generation, Piece};
+use super::{AnswerFormat, Generation, Piece};
 use crate::metrics::{Observer, RequestFacts};
 use crate::{ApiError, App, ServedModel};
 
@@ -89,43 +89,39 @@ pub fn start(app: &App, generation: &Generation, facts: &RequestFacts) -> Result
         let parser = AnswerParser::new(&model.tokenizer, generation.format.clone())?;
         let sender = sender.clone();
         let sink = Box::new(move |event| sender.send((answer, event)).is_ok());
-        let ticket = model.engine.submit_to(engine_request(model, generation, answer)?, sink)?;
+        let ticket = model.engine.submit_to(engine_request(model, generation, answer, &parser), sink)?;
         let observer = app.metrics.observe(facts);
         answers.push(InWork { parser, logprobs: Vec::new(), observer, _ticket: ticket });
     }
     Ok(Running { events, open: answers.len(), answers })
 }
 
-fn engine_request(model: &ServedModel, generation: &Generation, answer: usize) -> Result<Request, ApiError> {
-    let stop = &generation.format.stop;
-    let guard = match stop.is_empty() {
-        true => None,
-        false => {
-            let stops = StopStrings::new(stop.iter().map(String::as_str))?;
-            Some(Box::new(StopGuard(TextGuard::new(Detokenizer::new(&model.tokenizer), stops))) as _)
-        }
-    };
-    Ok(Request {
+fn engine_request(
+    model: &ServedModel,
+    generation: &Generation,
+    answer: usize,
+    parser: &AnswerParser,
+) -> Request {
+    let AnswerFormat { stop, parallel, .. } = &generation.format;
+    let ends_itself = !stop.is_empty() || !parallel;
+    Request {
         stop_ids: model.stop_ids.clone(),
-        guard,
+        guard: ends_itself.then(|| Box::new(EndGuard(parser.clone())) as _),
         decoding: generation.decoding,
         sampling: generation.sampling.clone(),
         choice: answer as u32,
         logprobs: generation.logprobs,
         ..Request::new(generation.prompt.clone(), generation.max_tokens)
-    })
+    }
 }
 
-struct StopGuard(TextGuard);
+/// Ends an answer where its parser says so: at a stop string, after the only call that may be.
+struct EndGuard(AnswerParser);
 
-impl dflash_engine::TokenGuard for StopGuard {
-    fn push(&mut self, id: u32) -> dflash_engine::Verdict {
-        let verdict = self.0.push(id);
-        self.0.take_text();
-        match verdict {
-            TextVerdict::Go => dflash_engine::Verdict::Go,
-            TextVerdict::Stop => dflash_engine::Verdict::Stop { keep: true },
-        }
+impl TokenGuard for EndGuard {
+    fn push(&mut self, id: u32) -> Verdict {
+        self.0.push(id);
+        if self.0.stopped() { Verdict::Stop { keep: true } } else { Verdict::Go }
     }
 }
 
