@@ -10,6 +10,7 @@ pub mod anthropic;
 mod app;
 mod blocking;
 pub mod body;
+mod conversation;
 mod error;
 pub mod generation;
 pub mod life;
@@ -21,6 +22,7 @@ mod router;
 mod serve;
 mod settings;
 mod sse;
+mod transcript;
 
 pub use app::App;
 pub use blocking::blocking;

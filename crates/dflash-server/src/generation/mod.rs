@@ -14,6 +14,4 @@ pub use run::{Finish, Running, Step, Update, start};
 pub use summary::Summary;
 pub use usage::Usage;
 
-pub use piece::{AnswerFormat, AnswerParser, Piece};
-
-mod piece;
+pub use dflash_text::{AnswerFormat, Piece};

@@ -12,6 +12,7 @@ mod error;
 mod finish;
 mod logprobs;
 mod models;
+mod responses;
 mod stream;
 mod usage;
 

@@ -1,10 +1,10 @@
 use dflash_engine::{Sampling, SamplingParams};
-use dflash_text::{Message, RenderRequest};
+use dflash_text::{ChatPrompt, ChatRequest};
 use serde_json::{Map, Value};
 
 use super::{Extension, OutputFormat, Thinking, ToolChoice, Tools};
 use crate::generation::{AnswerFormat, Generation};
-use crate::{ApiError, App, Kind};
+use crate::{ApiError, App};
 
 /// A conversation to be continued, in the terms that all families share. What a family has no field for stays as
 /// [`ChatOptions::new`] sets it: as the server is told.
@@ -56,19 +56,15 @@ impl ChatOptions {
     ///
     /// # Errors
     /// Messages or tools that the model's chat template does not take, no template at all.
-    pub fn prompt(&self, app: &App) -> Result<Vec<u32>, ApiError> {
-        let Some(template) = &app.model.template else {
-            let message = "the model has no chat template: /v1/completions takes a prompt as it is";
-            return Err(ApiError::new(Kind::Invalid, message).code("no_chat_template"));
+    pub fn prompt(&self, app: &App) -> Result<ChatPrompt, ApiError> {
+        let request = ChatRequest {
+            messages: self.messages.clone(),
+            tools: self.tools.list.clone(),
+            tools_wanted: self.tools.choice != ToolChoice::None,
+            template_kwargs: self.variables(app),
+            instruction: None,
         };
-        let messages =
-            self.messages.iter().cloned().map(Message::from_json).collect::<Result<_, _>>()?;
-        let request = RenderRequest {
-            tools: self.tools.shown().to_vec(),
-            extra: self.variables(app),
-            ..RenderRequest::new(messages)
-        };
-        Ok(app.model.tokenizer.encode_rendered(&template.render(&request)?)?)
+        Ok(app.model.format.prompt(&request)?)
     }
 
     /// The whole request in neutral terms. Rendering, tokenising and compiling take a while: not for a thread that
@@ -79,17 +75,29 @@ impl ChatOptions {
     pub fn generation(self, app: &App) -> Result<Generation, ApiError> {
         self.check_output()?;
         let prompt = self.prompt(app)?;
-        check_prompt(app, &prompt, "messages")?;
-        let decoding = self.extension.decoding(app, prompt.len(), self.max_tokens);
+        check_prompt(app, &prompt.ids, "messages")?;
         Ok(Generation {
-            prompt,
             max_tokens: self.max_tokens,
-            sampling: sampling_params(app, self.sampling)?,
             answers: self.answers,
             logprobs: self.logprobs,
-            decoding,
-            format: AnswerFormat { stop: self.stop },
+            decoding: self.extension.decoding(app, prompt.ids.len(), self.max_tokens),
+            format: self.format(app, &prompt),
+            sampling: sampling_params(app, self.sampling)?,
+            prompt: prompt.ids,
         })
+    }
+
+    /// How the answer is read.
+    fn format(&self, app: &App, prompt: &ChatPrompt) -> AnswerFormat {
+        let model = &app.model.format;
+        let shown = self.tools.shown();
+        AnswerFormat {
+            reasoning: model.reasoning().cloned(),
+            in_reasoning: prompt.reasoning_open,
+            tools: (!shown.is_empty()).then(|| (model.tools(), shown.to_vec())),
+            stop: self.stop.clone(),
+            parallel: !self.tools.one_call,
+        }
     }
 
     /// An answer is either calls or text of a format; who wants both must say which.
@@ -119,7 +127,8 @@ impl ChatOptions {
 /// # Errors
 /// An id that the model has not.
 pub fn sampling_params(app: &App, sampling: Sampling) -> Result<SamplingParams, ApiError> {
-    let biased = |error: dflash_engine::sampling::SamplingError| ApiError::invalid("logit_bias", error.to_string());
+    let biased =
+        |error: dflash_engine::sampling::SamplingError| ApiError::invalid("logit_bias", error.to_string());
     let params = SamplingParams::new(sampling).map_err(biased)?;
     params.fits(app.model.facts.vocab).map_err(biased)?;
     Ok(params)
