@@ -59,6 +59,8 @@ fn generation(app: &App, body: &Value) -> Result<Generation, ApiError> {
         logprobs: None,
         decoding: Decoding::Speculative,
         format: AnswerFormat::default(),
+        constraint: None,
+        thinking_budget: None,
     })
 }
 
