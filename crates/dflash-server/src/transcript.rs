@@ -33,12 +33,12 @@ pub trait Transcript: Send + 'static {
 pub struct End {
     /// Why.
     pub finish: Finish,
+    /// The stop string that ended it.
+    pub stop: Option<String>,
     /// What it took.
     pub stats: Box<Stats>,
     /// Ids inside a block of reasoning.
     pub reasoning: usize,
-    /// The stop string that ended it.
-    pub stop: Option<String>,
 }
 
 /// Waits for the end of an answer.
@@ -99,9 +99,9 @@ impl<T: Transcript> Telling<T> {
 fn take(transcript: &mut impl Transcript, update: Update) -> Vec<Value> {
     match update.step {
         Step::Tokens { pieces, .. } => transcript.pieces(pieces),
-        Step::Finished { finish, pieces, stats, reasoning } => {
+        Step::Finished { finish, stop, pieces, stats, reasoning } => {
             let mut events = transcript.pieces(pieces);
-            events.extend(transcript.end(&End { finish, stats, reasoning, stop: None }));
+            events.extend(transcript.end(&End { finish, stop, stats, reasoning }));
             events
         }
         Step::Prefill { .. } | Step::Cycle(_) => Vec::new(),

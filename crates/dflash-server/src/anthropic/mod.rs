@@ -5,6 +5,8 @@ mod conversation;
 mod error;
 mod message;
 
+pub use error::AnthropicError;
+
 use axum::Router;
 
 use crate::App;

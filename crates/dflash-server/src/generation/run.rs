@@ -51,6 +51,8 @@ pub enum Step {
     Finished {
         /// Why.
         finish: Finish,
+        /// The stop string that ended it.
+        stop: Option<String>,
         /// What was held back until now.
         pieces: Vec<Piece>,
         /// What it took.
@@ -166,7 +168,8 @@ impl Running {
                     FinishReason::Stop => Finish::Stop,
                 };
                 let reasoning = parser.reasoning_tokens();
-                Step::Finished { finish, pieces, stats: Box::new(stats), reasoning }
+                let stop = parser.stop_string().map(str::to_owned);
+                Step::Finished { finish, stop, pieces, stats: Box::new(stats), reasoning }
             }
             Event::Failed(error) => return Err(error.into()),
         };

@@ -82,7 +82,7 @@ impl Chunks for ChatChunks {
                 self.choices[choice].add_ids(&ids);
                 self.tokens(choice, pieces, &logprobs)
             }
-            Step::Finished { finish, pieces, stats, reasoning } => {
+            Step::Finished { finish, pieces, stats, reasoning, .. } => {
                 self.usage += Usage::of(&stats, reasoning);
                 self.choices[choice].add_stats(&stats);
                 let mut chunks = self.tokens(choice, pieces, &[]);

@@ -73,7 +73,7 @@ impl Chunks for CompletionChunks {
                 self.choices[choice].summary.add_ids(&ids);
                 self.tokens(choice, pieces, &logprobs).into_iter().collect()
             }
-            Step::Finished { finish, pieces, stats, reasoning } => {
+            Step::Finished { finish, pieces, stats, reasoning, .. } => {
                 self.usages[choice / self.answers] += Usage::of(&stats, reasoning);
                 self.choices[choice].summary.add_stats(&stats);
                 let rest = self.tokens(choice, pieces, &[]);
