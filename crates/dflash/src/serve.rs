@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dflash_server::{App, ModelFacts, ServedModel, ServerSettings};
+use dflash_text::ChatFormat;
 
 use crate::cli::ServeArgs;
 use crate::env::Environment;
@@ -60,6 +61,7 @@ fn served(runtime: Runtime, request: &ServeRequest) -> (ServedModel, impl Drop) 
         prefill_step_size: request.options.prefill_step_size.value,
     };
     let (tokenizer, template) = text.into_parts();
+    let format = ChatFormat::new(&tokenizer, template, None);
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
     let model = ServedModel {
         id: "smollm2-135m".into(),
@@ -67,7 +69,7 @@ fn served(runtime: Runtime, request: &ServeRequest) -> (ServedModel, impl Drop) 
         created,
         engine,
         tokenizer,
-        template,
+        format,
         stop_ids,
         facts,
     };

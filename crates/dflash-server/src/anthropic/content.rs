@@ -44,7 +44,9 @@ impl Content {
         let index = self.blocks.len() - 1;
         let stop = json!({"type": "content_block_stop", "index": index});
         match self.blocks[index].kind {
-            BlockKind::Thinking => vec![self.delta(json!({"type": "signature_delta", "signature": ""})), stop],
+            BlockKind::Thinking => {
+                vec![self.delta(json!({"type": "signature_delta", "signature": ""})), stop]
+            }
             _ => vec![stop],
         }
     }

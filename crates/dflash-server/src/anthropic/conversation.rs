@@ -148,7 +148,9 @@ impl Block<'_> {
 fn content(fields: &Fields<'_>, name: &str, place: &str) -> Result<Option<Vec<Value>>, ApiError> {
     match fields.has(name) {
         false => Ok(None),
-        true => blocks(fields, name)?.iter().map(|block| block.text(place)).collect::<Result<_, _>>().map(Some),
+        true => {
+            blocks(fields, name)?.iter().map(|block| block.text(place)).collect::<Result<_, _>>().map(Some)
+        }
     }
 }
 

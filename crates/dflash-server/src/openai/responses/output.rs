@@ -60,7 +60,9 @@ impl Output {
         let item = &mut self.items[index];
         item.status = status;
         let mut events = item.done(index);
-        events.push(json!({"type": "response.output_item.done", "output_index": index, "item": item.to_json()}));
+        events.push(
+            json!({"type": "response.output_item.done", "output_index": index, "item": item.to_json()}),
+        );
         events
     }
 
