@@ -113,11 +113,11 @@ impl<T: Transcript> Telling<T> {
                 self.summary.add_ids(&ids);
                 self.transcript.pieces(pieces)
             }
-            Step::Finished { finish, pieces, stats, reasoning } => {
+            Step::Finished { finish, stop, pieces, stats, reasoning } => {
                 self.summary.add_stats(&stats);
                 let summary = self.summary.to_json(self.seed);
                 let mut events = self.transcript.pieces(pieces);
-                events.extend(self.transcript.end(End { finish, stop: None, stats, reasoning, summary }));
+                events.extend(self.transcript.end(End { finish, stop, stats, reasoning, summary }));
                 events
             }
             Step::Prefill { .. } | Step::Cycle(_) => Vec::new(),

@@ -60,6 +60,11 @@ impl Outlet {
         self.complete
     }
 
+    /// The stop string that is complete.
+    pub fn stop_string(&self) -> Option<&str> {
+        self.stops.complete()
+    }
+
     /// Whether nothing comes any more.
     pub fn stopped(&self) -> bool {
         self.stopped

@@ -51,6 +51,8 @@ pub enum Step {
     Finished {
         /// Why.
         finish: Finish,
+        /// The stop string that did it.
+        stop: Option<String>,
         /// What was held back until now.
         pieces: Vec<Piece>,
         /// What it took.
@@ -165,8 +167,9 @@ impl Running {
                     FinishReason::Stop if parser.calls() > 0 => Finish::ToolCalls,
                     FinishReason::Stop => Finish::Stop,
                 };
+                let stop = parser.stop_string().map(str::to_owned);
                 let reasoning = parser.reasoning_tokens();
-                Step::Finished { finish, pieces, stats: Box::new(stats), reasoning }
+                Step::Finished { finish, stop, pieces, stats: Box::new(stats), reasoning }
             }
             Event::Failed(error) => return Err(error.into()),
         };
