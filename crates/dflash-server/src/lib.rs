@@ -8,13 +8,16 @@
 
 pub mod anthropic;
 mod app;
+mod blocking;
 pub mod body;
 mod conversation;
 mod error;
 pub mod generation;
+pub mod life;
 pub mod metrics;
 mod model;
 pub mod openai;
+pub mod options;
 mod router;
 mod serve;
 mod settings;
@@ -22,6 +25,7 @@ mod sse;
 mod transcript;
 
 pub use app::App;
+pub use blocking::blocking;
 pub use error::{ApiError, Kind};
 pub use model::{ModelFacts, ServedModel};
 pub use router::router;

@@ -32,6 +32,10 @@ pub struct ModelFacts {
     pub draft_quant: Option<(String, String)>,
     /// Positions of the target.
     pub context: usize,
+    /// Valid ids are below.
+    pub vocab: usize,
+    /// Why nothing is drafted, where that is so.
+    pub drafting_off: Option<String>,
     /// Name of the backend.
     pub backend: String,
     /// Most sequences in one step.

@@ -56,6 +56,8 @@ fn served(runtime: Runtime, request: &ServeRequest) -> (ServedModel, impl Drop) 
         draft: names.draft,
         draft_quant: None,
         context: info.target.context,
+        vocab: info.target.vocab,
+        drafting_off: None,
         backend: info.backend,
         max_batch: 1,
         prefill_step_size: request.options.prefill_step_size.value,

@@ -8,7 +8,7 @@ use super::error::AnthropicError;
 use super::message::Message;
 use super::request::options;
 use crate::App;
-use crate::blocking::blocking;
+use crate::blocking;
 use crate::body::{Fields, JsonBody};
 use crate::generation::start;
 use crate::metrics::RequestFacts;

@@ -20,3 +20,10 @@ pub struct Generation {
     /// How the ids of an answer are read.
     pub format: AnswerFormat,
 }
+
+impl Generation {
+    /// The seed, where the ids depend on it.
+    pub fn seed(&self) -> Option<u64> {
+        (!self.sampling.is_greedy()).then_some(self.sampling.seed)
+    }
+}

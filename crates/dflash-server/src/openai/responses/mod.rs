@@ -14,7 +14,7 @@ use self::request::{echo, options};
 use self::response::Response;
 use super::error::OpenAiError;
 use crate::App;
-use crate::blocking::blocking;
+use crate::blocking;
 use crate::body::{Fields, JsonBody};
 use crate::generation::start;
 use crate::metrics::RequestFacts;

@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use super::output::{Output, Status, fresh_id};
 use crate::ApiError;
 use crate::generation::{Finish, Piece, Usage};
-use crate::openai::error::OpenAiError;
 use crate::transcript::{End, Transcript};
 
 /// The answer of `/v1/responses`, as it grows.
