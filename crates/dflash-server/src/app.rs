@@ -26,7 +26,13 @@ pub struct Parts {
 impl App {
     /// Brings both together.
     pub fn new(model: ServedModel, settings: ServerSettings) -> Self {
-        Self(Arc::new(Parts { model, settings, metrics: Metrics::default(), life: Life::default(), started: Instant::now() }))
+        Self(Arc::new(Parts {
+            model,
+            settings,
+            metrics: Metrics::default(),
+            life: Life::default(),
+            started: Instant::now(),
+        }))
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{ApiError, Kind};
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let failed = |_| ApiError::new(Kind::Internal, "the request could not be read: this is a fault of the server");
+    let failed =
+        |_| ApiError::new(Kind::Internal, "the request could not be read: this is a fault of the server");
     tokio::task::spawn_blocking(work).await.map_err(failed)?
 }

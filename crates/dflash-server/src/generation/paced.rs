@@ -120,6 +120,8 @@ fn ending() -> ApiError {
 
 fn too_long(limit: Option<Duration>) -> ApiError {
     let seconds = limit.unwrap_or_default().as_secs_f64();
-    let message = format!("the request took longer than {seconds} seconds: lower max_tokens, or raise --request-timeout");
+    let message = format!(
+        "the request took longer than {seconds} seconds: lower max_tokens, or raise --request-timeout"
+    );
     ApiError::new(Kind::Timeout, message).code("request_timeout")
 }

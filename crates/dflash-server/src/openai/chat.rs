@@ -77,10 +77,14 @@ fn message(answer: &Answer) -> Value {
         message["reasoning_content"] = json!(answer.reasoning);
     }
     if !answer.calls.is_empty() {
-        message["tool_calls"] = answer.calls.iter().map(|call| {
-            let function = json!({"name": call.name, "arguments": call.arguments});
-            json!({"id": call_id(), "type": "function", "function": function})
-        }).collect();
+        message["tool_calls"] = answer
+            .calls
+            .iter()
+            .map(|call| {
+                let function = json!({"name": call.name, "arguments": call.arguments});
+                json!({"id": call_id(), "type": "function", "function": function})
+            })
+            .collect();
     }
     message
 }

@@ -111,11 +111,12 @@ impl Chunks for ChatChunks {
 /// Deltas in order; neighbours of one kind go together.
 fn deltas(pieces: Vec<Piece>) -> Vec<Value> {
     let mut deltas: Vec<Value> = Vec::new();
-    let text = |deltas: &mut Vec<Value>, field: &str, text: String| {
-        match deltas.last_mut().and_then(|last| last.get_mut(field)) {
-            Some(Value::String(said)) => *said += &text,
-            _ => deltas.push(json!({field: text})),
-        }
+    let text = |deltas: &mut Vec<Value>, field: &str, text: String| match deltas
+        .last_mut()
+        .and_then(|last| last.get_mut(field))
+    {
+        Some(Value::String(said)) => *said += &text,
+        _ => deltas.push(json!({field: text})),
     };
     for piece in pieces {
         match piece {

@@ -3,8 +3,8 @@ use dflash_engine::sampling::MOST_ALTERNATIVES;
 use super::common::{Delivery, check_idle, check_model};
 use crate::body::Fields;
 use crate::options::{
-    ChatOptions, Extension, Known, OutputFormat, Thinking, Tools, answers, max_tokens, refuse_known, sampling,
-    stop_strings, template_kwargs,
+    ChatOptions, Extension, Known, OutputFormat, Thinking, Tools, answers, max_tokens, refuse_known,
+    sampling, stop_strings, template_kwargs,
 };
 use crate::{ApiError, App};
 

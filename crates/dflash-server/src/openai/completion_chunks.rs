@@ -52,7 +52,7 @@ impl CompletionChunks {
     }
 
     fn tokens(&mut self, choice: usize, pieces: Vec<Piece>, told: &[TokenLogprobs]) -> Option<Value> {
-        let said: String = pieces.into_iter().filter_map(|piece| if let Piece::Content(text) = piece { Some(text) } else { None }).collect();
+        let said: String = pieces.into_iter().filter_map(text).collect();
         let told = (self.tells_logprobs && !told.is_empty()).then(|| {
             let offset = &mut self.choices[choice].offset;
             logprobs::of_completion(&self.app.model.tokenizer, told, offset)
@@ -96,5 +96,13 @@ impl Chunks for CompletionChunks {
         let mut chunk = self.envelope.object("text_completion", Vec::new());
         chunk["usage"] = usage(&total);
         vec![chunk]
+    }
+}
+
+/// There is nothing else in a plain completion.
+fn text(piece: Piece) -> Option<String> {
+    match piece {
+        Piece::Content(text) => Some(text),
+        _ => None,
     }
 }

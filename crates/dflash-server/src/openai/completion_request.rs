@@ -4,7 +4,8 @@ use super::common::{Delivery, check_idle, check_model};
 use crate::body::Fields;
 use crate::generation::{AnswerFormat, Generation};
 use crate::options::{
-    Extension, Known, answers, check_prompt, max_tokens, refuse_known, sampling, sampling_params, stop_strings,
+    Extension, Known, answers, check_prompt, max_tokens, refuse_known, sampling, sampling_params,
+    stop_strings,
 };
 use crate::{ApiError, App};
 
@@ -56,7 +57,8 @@ fn check_number(app: &App, prompts: usize, answers: u32) -> Result<(), ApiError>
     let most = options.max_batch + options.waiting;
     match prompts * answers as usize > most {
         true => {
-            let message = format!("prompt asks for {} answers at once: at most {most} fit", prompts * answers as usize);
+            let message =
+                format!("prompt asks for {} answers at once: at most {most} fit", prompts * answers as usize);
             Err(ApiError::invalid("prompt", message))
         }
         false => Ok(()),

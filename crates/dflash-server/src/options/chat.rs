@@ -52,15 +52,17 @@ impl ChatOptions {
         }
     }
 
-    /// The prompt that the model continues.
+    /// The ids that the model continues.
     ///
     /// # Errors
     /// Messages or tools that the model's chat template does not take, no template at all.
     pub fn prompt(&self, app: &App) -> Result<ChatPrompt, ApiError> {
         let request = ChatRequest {
-            tools: self.tools.shown().to_vec(),
+            messages: self.messages.clone(),
+            tools: self.tools.list.clone(),
+            tools_wanted: self.tools.choice != ToolChoice::None,
             template_kwargs: self.variables(app),
-            ..ChatRequest::new(self.messages.clone())
+            instruction: None,
         };
         Ok(app.model.format.prompt(&request)?)
     }
@@ -74,24 +76,28 @@ impl ChatOptions {
         self.check_output()?;
         let prompt = self.prompt(app)?;
         check_prompt(app, &prompt.ids, "messages")?;
-        let decoding = self.extension.decoding(app, prompt.ids.len(), self.max_tokens);
-        let format = &app.model.format;
-        let tools = self.tools.shown();
         Ok(Generation {
             max_tokens: self.max_tokens,
-            sampling: sampling_params(app, self.sampling)?,
             answers: self.answers,
             logprobs: self.logprobs,
-            decoding,
-            format: AnswerFormat {
-                reasoning: format.reasoning().cloned(),
-                in_reasoning: prompt.reasoning_open,
-                tools: (!tools.is_empty()).then(|| (format.tools(), tools.to_vec())),
-                stop: self.stop,
-                parallel: !self.tools.one_call,
-            },
+            decoding: self.extension.decoding(app, prompt.ids.len(), self.max_tokens),
+            format: self.format(app, &prompt),
+            sampling: sampling_params(app, self.sampling)?,
             prompt: prompt.ids,
         })
+    }
+
+    /// How the answer is read.
+    fn format(&self, app: &App, prompt: &ChatPrompt) -> AnswerFormat {
+        let model = &app.model.format;
+        let shown = self.tools.shown();
+        AnswerFormat {
+            reasoning: model.reasoning().cloned(),
+            in_reasoning: prompt.reasoning_open,
+            tools: (!shown.is_empty()).then(|| (model.tools(), shown.to_vec())),
+            stop: self.stop.clone(),
+            parallel: !self.tools.one_call,
+        }
     }
 
     /// An answer is either calls or text of a format; who wants both must say which.
@@ -121,7 +127,8 @@ impl ChatOptions {
 /// # Errors
 /// An id that the model has not.
 pub fn sampling_params(app: &App, sampling: Sampling) -> Result<SamplingParams, ApiError> {
-    let biased = |error: dflash_engine::sampling::SamplingError| ApiError::invalid("logit_bias", error.to_string());
+    let biased =
+        |error: dflash_engine::sampling::SamplingError| ApiError::invalid("logit_bias", error.to_string());
     let params = SamplingParams::new(sampling).map_err(biased)?;
     params.fits(app.model.facts.vocab).map_err(biased)?;
     Ok(params)

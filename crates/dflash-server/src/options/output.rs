@@ -110,7 +110,10 @@ mod tests {
                 OutputFormat::JsonSchema(schema.clone()),
             ),
             (json!({"type": "regex", "pattern": "a+"}), OutputFormat::Regex("a+".into())),
-            (json!({"type": "choice", "choices": ["a", "b"]}), OutputFormat::Choice(vec!["a".into(), "b".into()])),
+            (
+                json!({"type": "choice", "choices": ["a", "b"]}),
+                OutputFormat::Choice(vec!["a".into(), "b".into()]),
+            ),
         ] {
             assert_eq!(read(given).unwrap(), format);
         }
@@ -123,7 +126,10 @@ mod tests {
             (json!({}), "response_format.type"),
             (json!({"type": "xml"}), "response_format.type"),
             (json!({"type": "json_schema"}), "response_format.json_schema"),
-            (json!({"type": "json_schema", "json_schema": {"schema": []}}), "response_format.json_schema.schema"),
+            (
+                json!({"type": "json_schema", "json_schema": {"schema": []}}),
+                "response_format.json_schema.schema",
+            ),
             (json!({"type": "regex"}), "response_format.pattern"),
             (json!({"type": "choice"}), "response_format.choices"),
             (json!({"type": "choice", "choices": []}), "response_format.choices"),
