@@ -1,4 +1,5 @@
 use dflash_engine::EngineHandle;
+use dflash_grammar::Grammars;
 use dflash_text::{ChatFormat, Tokenizer};
 
 /// The pair that is served.
@@ -15,6 +16,8 @@ pub struct ServedModel {
     pub tokenizer: Tokenizer,
     /// Conversation to prompt.
     pub format: ChatFormat,
+    /// Answers that must fit.
+    pub grammars: Grammars,
     /// Ids that end an answer.
     pub stop_ids: Vec<u32>,
     /// What is told of it.

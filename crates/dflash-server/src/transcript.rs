@@ -55,8 +55,7 @@ pub struct Telling<T> {
 impl<T: Transcript> Telling<T> {
     /// From the first id on.
     pub fn new(app: &App, running: Running, generation: &Generation, transcript: T) -> Self {
-        let sampling = &generation.sampling;
-        let seed = (!sampling.is_greedy()).then_some(sampling.seed);
+        let seed = generation.seed();
         Self { running: Some(Paced::new(app, running)), transcript, summary: Summary::default(), seed }
     }
 

@@ -188,7 +188,7 @@ impl AnswerParser {
         self.outlet.stopped()
     }
 
-    /// The stop string that ended the answer.
+    /// The stop string before which the text was cut.
     pub fn stop_string(&self) -> Option<&str> {
         self.outlet.stop_string()
     }

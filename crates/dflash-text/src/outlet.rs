@@ -60,14 +60,14 @@ impl Outlet {
         self.complete
     }
 
-    /// The stop string that is complete.
-    pub fn stop_string(&self) -> Option<&str> {
-        self.stops.complete()
-    }
-
     /// Whether nothing comes any more.
     pub fn stopped(&self) -> bool {
         self.stopped
+    }
+
+    /// The stop string that has ended the text.
+    pub fn stop_string(&self) -> Option<&str> {
+        self.stops.complete()
     }
 
     /// Shows one more character.

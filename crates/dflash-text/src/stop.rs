@@ -30,7 +30,7 @@ pub struct StopPush {
 pub struct StopStrings {
     stops: Arc<[String]>,
     held: String,
-    /// Which one is complete.
+    /// Which of them is complete.
     complete: Option<usize>,
 }
 
@@ -74,7 +74,8 @@ impl StopStrings {
     }
 
     fn cut_before_stop(&mut self) {
-        let ending = self.stops.iter().enumerate().filter(|(_, stop)| self.held.ends_with(stop.as_str()));
+        let stops = self.stops.iter().enumerate();
+        let ending = stops.filter(|(_, stop)| self.held.ends_with(stop.as_str()));
         if let Some((index, stop)) = ending.max_by_key(|(_, stop)| stop.len()) {
             self.held.truncate(self.held.len() - stop.len());
             self.complete = Some(index);
@@ -147,6 +148,7 @@ mod tests {
         assert_eq!(matcher.push(" gamm").emit, "");
         assert_eq!(matcher.push("a and more"), StopPush { emit: String::new(), stopped: true });
         assert_eq!(matcher.push("later"), StopPush { emit: String::new(), stopped: true });
+        assert_eq!(matcher.complete(), Some("beta gamma"));
         assert_eq!(matcher.flush(), "");
     }
 

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use dflash_grammar::Grammars;
 use dflash_server::{App, ModelFacts, ServedModel, ServerSettings};
 use dflash_text::ChatFormat;
 
@@ -63,6 +64,7 @@ fn served(runtime: Runtime, request: &ServeRequest) -> (ServedModel, impl Drop) 
         prefill_step_size: request.options.prefill_step_size.value,
     };
     let (tokenizer, template) = text.into_parts();
+    let grammars = Grammars::new(&tokenizer, &stop_ids);
     let format = ChatFormat::new(&tokenizer, template, None);
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
     let model = ServedModel {
@@ -72,6 +74,7 @@ fn served(runtime: Runtime, request: &ServeRequest) -> (ServedModel, impl Drop) 
         engine,
         tokenizer,
         format,
+        grammars,
         stop_ids,
         facts,
     };

@@ -51,7 +51,7 @@ pub enum Step {
     Finished {
         /// Why.
         finish: Finish,
-        /// The stop string that did it.
+        /// The stop string that ended it.
         stop: Option<String>,
         /// What was held back until now.
         pieces: Vec<Piece>,
@@ -167,8 +167,8 @@ impl Running {
                     FinishReason::Stop if parser.calls() > 0 => Finish::ToolCalls,
                     FinishReason::Stop => Finish::Stop,
                 };
-                let stop = parser.stop_string().map(str::to_owned);
                 let reasoning = parser.reasoning_tokens();
+                let stop = parser.stop_string().map(str::to_owned);
                 Step::Finished { finish, stop, pieces, stats: Box::new(stats), reasoning }
             }
             Event::Failed(error) => return Err(error.into()),

@@ -35,6 +35,8 @@ pub fn read(app: &App, fields: &Fields<'_>) -> Result<(Vec<Generation>, Delivery
         logprobs,
         decoding: extension.decoding(app, prompt.len(), max_tokens),
         format: AnswerFormat { stop: stop.clone(), ..AnswerFormat::default() },
+        constraint: None,
+        thinking_budget: None,
         prompt,
     };
     Ok((prompts(app, fields, answers)?.into_iter().map(generation).collect(), delivery))
