@@ -20,6 +20,7 @@ pub mod life;
 pub mod metrics;
 mod model;
 pub mod openai;
+pub mod openapi;
 pub mod options;
 mod router;
 mod serve;

@@ -1,10 +1,9 @@
 use axum::Router;
-use axum::extract::OriginalUri;
-use axum::http::Method;
+use axum::http::{Method, Uri};
 use axum::response::Response;
 
 use crate::family::Family;
-use crate::{ApiError, App, Kind, anthropic, gate, health, openai};
+use crate::{ApiError, App, Kind, anthropic, gate, health, openai, openapi};
 
 /// All routes of a server.
 pub fn router(app: App) -> Router {
@@ -12,17 +11,18 @@ pub fn router(app: App) -> Router {
         .merge(health::routes())
         .merge(openai::routes())
         .merge(anthropic::routes())
+        .merge(openapi::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(other_method);
     gate::guarded(routes, &app).with_state(app)
 }
 
-async fn no_route(OriginalUri(uri): OriginalUri) -> Response {
+async fn no_route(uri: Uri) -> Response {
     let message = format!("there is no route {}: GET /openapi.json lists them", uri.path());
     Family::of(uri.path()).respond(ApiError::new(Kind::NotFound, message).code("unknown_route"))
 }
 
-async fn other_method(OriginalUri(uri): OriginalUri, method: Method) -> Response {
+async fn other_method(uri: Uri, method: Method) -> Response {
     let message = format!("the route {} does not take {method}", uri.path());
     Family::of(uri.path()).respond(ApiError::new(Kind::Method, message).code("method_not_allowed"))
 }

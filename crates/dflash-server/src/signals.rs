@@ -20,9 +20,7 @@ pub fn signals() -> io::Result<UnboundedReceiver<Signal>> {
         [(SignalKind::interrupt(), Signal::Interrupt), (SignalKind::terminate(), Signal::Terminate)]
     {
         let (mut source, sender) = (signal(kind)?, sender.clone());
-        tokio::spawn(async move {
-            while source.recv().await.is_some() && sender.send(told).is_ok() {}
-        });
+        tokio::spawn(async move { while source.recv().await.is_some() && sender.send(told).is_ok() {} });
     }
     Ok(signals)
 }

@@ -218,8 +218,17 @@ mod tests {
         assert_eq!(param(json!([{"role": "user"}])), "messages[0].content");
         assert_eq!(user(json!({"type": "image", "source": {}})), "messages[0].content[0].type");
         assert_eq!(user(json!({"type": "text"})), "messages[0].content[0].text");
-        assert_eq!(user(json!({"type": "tool_use", "id": "a", "name": "b", "input": {}})), "messages[0].content[0].type");
-        assert_eq!(user(json!({"type": "tool_result", "tool_use_id": "none"})), "messages[0].content[0].tool_use_id");
-        assert_eq!(param(json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])), "messages");
+        assert_eq!(
+            user(json!({"type": "tool_use", "id": "a", "name": "b", "input": {}})),
+            "messages[0].content[0].type"
+        );
+        assert_eq!(
+            user(json!({"type": "tool_result", "tool_use_id": "none"})),
+            "messages[0].content[0].tool_use_id"
+        );
+        assert_eq!(
+            param(json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])),
+            "messages"
+        );
     }
 }

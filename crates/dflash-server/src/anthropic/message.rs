@@ -138,7 +138,8 @@ mod tests {
     }
 
     fn end(finish: Finish, stop: Option<&str>) -> End {
-        let stats = Box::new(dflash_engine::Stats { prompt_tokens: 5, completion_tokens: 7, ..Default::default() });
+        let stats =
+            Box::new(dflash_engine::Stats { prompt_tokens: 5, completion_tokens: 7, ..Default::default() });
         End { finish, stop: stop.map(str::to_owned), stats, reasoning: 2, summary: json!({"cycles": 3}) }
     }
 
@@ -195,7 +196,8 @@ mod tests {
     fn events_add_up_to_the_message() {
         let (events, message) = told(pieces(), end(Finish::ToolCalls, None));
         assert_eq!(replayed(&events), message);
-        let kinds: Vec<&str> = message["content"].as_array().unwrap().iter().map(|b| b["type"].as_str().unwrap()).collect();
+        let kinds: Vec<&str> =
+            message["content"].as_array().unwrap().iter().map(|b| b["type"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["thinking", "text", "tool_use", "tool_use", "text"]);
         assert_eq!(message["content"][2]["input"], json!({"city": "Prague"}));
         assert_eq!(message["stop_reason"], "tool_use");
@@ -223,7 +225,10 @@ mod tests {
     #[test]
     fn the_stop_sequence_is_told() {
         let (events, message) = told(Vec::new(), end(Finish::Stop, Some("END")));
-        assert_eq!((&message["stop_reason"], &message["stop_sequence"]), (&json!("stop_sequence"), &json!("END")));
+        assert_eq!(
+            (&message["stop_reason"], &message["stop_sequence"]),
+            (&json!("stop_sequence"), &json!("END"))
+        );
         assert_eq!(events[1]["delta"]["stop_sequence"], "END");
     }
 }

@@ -9,10 +9,10 @@ mod messages;
 mod request;
 mod tools;
 
+pub use error::AnthropicError;
+
 use axum::Router;
 use axum::routing::post;
-
-pub use error::AnthropicError;
 
 use crate::App;
 

@@ -3,7 +3,8 @@ use std::net::IpAddr;
 use axum::extract::{Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, HOST, ORIGIN, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, HOST, ORIGIN,
+    VARY,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
@@ -84,7 +85,8 @@ fn check_host(settings: &ServerSettings, headers: &HeaderMap) -> Result<(), ApiE
     if host.is_empty() || known || !settings.address.ip().is_loopback() || is_this_machine(name) {
         return Ok(());
     }
-    let message = format!("the host {name:?} is not this server: --allowed-hosts names others that lead here");
+    let message =
+        format!("the host {name:?} is not this server: --allowed-hosts names others that lead here");
     Err(ApiError::new(Kind::Forbidden, message).code("host_not_allowed"))
 }
 
@@ -131,7 +133,15 @@ mod tests {
 
     #[test]
     fn hosts_that_lead_here() {
-        for host in ["localhost", "localhost:8000", "127.0.0.1:80", "127.9.9.9", "[::1]:8000", "llm.lan", "x.localhost"] {
+        for host in [
+            "localhost",
+            "localhost:8000",
+            "127.0.0.1:80",
+            "127.9.9.9",
+            "[::1]:8000",
+            "llm.lan",
+            "x.localhost",
+        ] {
             assert_eq!(asked(&["https://b.example"], &[(HOST, host)]), Ok(None), "{host}");
         }
         for host in ["evil.example", "evil.example:8000", "10.0.0.1", "localhost.evil.example", "[::2]"] {

@@ -28,12 +28,15 @@ pub async fn require_key(State(app): State<App>, request: Request, next: Next) -
 
 /// Every key that a request brings; clients of both families may set both.
 fn sent(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let text = |value: &'_ HeaderValue| value.to_str().ok().map(str::trim).filter(|text| !text.is_empty());
     let bearer = headers.get(AUTHORIZATION).and_then(text).and_then(|value| {
         let (scheme, key) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
     });
     bearer.into_iter().chain(headers.get("x-api-key").and_then(text))
+}
+
+fn text(value: &HeaderValue) -> Option<&str> {
+    value.to_str().ok().map(str::trim).filter(|text| !text.is_empty())
 }
 
 /// Takes the same time whatever key is sent: hashes have one length, and all of them are compared.

@@ -82,7 +82,7 @@ impl ChatOptions {
             logprobs: self.logprobs,
             decoding: self.extension.decoding(app, prompt.ids.len(), self.max_tokens),
             format: self.format(app, &prompt),
-            constraint: None,
+            constraint: self.output.constraint(),
             thinking_budget: self.thinking.budget,
             sampling: sampling_params(app, self.sampling)?,
             prompt: prompt.ids,

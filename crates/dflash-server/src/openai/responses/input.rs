@@ -134,7 +134,8 @@ mod tests {
                 {"type": "function_call_output", "call_id": "c1", "output": "Sunny"},
             ],
         });
-        let call = json!({"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}});
+        let call =
+            json!({"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}});
         assert_eq!(
             read(&body).unwrap(),
             json!([
@@ -145,7 +146,10 @@ mod tests {
                 {"role": "tool", "tool_call_id": "c1", "content": [text("Sunny")]},
             ])
         );
-        assert_eq!(read(&json!({"input": "Hello"})).unwrap(), json!([{"role": "user", "content": [text("Hello")]}]));
+        assert_eq!(
+            read(&json!({"input": "Hello"})).unwrap(),
+            json!([{"role": "user", "content": [text("Hello")]}])
+        );
     }
 
     #[test]
@@ -157,7 +161,10 @@ mod tests {
         assert_eq!(param(json!([3])), "input[0]");
         assert_eq!(param(json!([{"role": "user"}])), "input[0].content");
         assert_eq!(param(json!([{"type": "item_reference", "id": "x"}])), "input[0].type");
-        assert_eq!(param(json!([{"role": "user", "content": [{"type": "input_image"}]}])), "input[0].content[0].type");
+        assert_eq!(
+            param(json!([{"role": "user", "content": [{"type": "input_image"}]}])),
+            "input[0].content[0].type"
+        );
         assert_eq!(param(json!([{"type": "function_call_output", "output": ""}])), "input[0].call_id");
     }
 }

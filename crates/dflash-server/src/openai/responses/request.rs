@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::input::messages;
 use crate::body::Fields;
 use crate::options::{
-    ChatOptions, Extension, Known, OutputFormat, Thinking, ToolChoice, Tools, check_name, max_tokens, refuse_known,
-    sampling, stop_strings, template_kwargs,
+    ChatOptions, Extension, Known, OutputFormat, Thinking, ToolChoice, Tools, check_name, max_tokens,
+    refuse_known, sampling, stop_strings, template_kwargs,
 };
 use crate::{ApiError, App};
 
@@ -58,7 +58,14 @@ pub fn echo(body: &Fields<'_>, options: &ChatOptions) -> Map<String, Value> {
     let mut tell = |name: &str, default: Value| {
         echo.insert(name.to_owned(), body.value(name).cloned().unwrap_or(default));
     };
-    for name in ["instructions", "max_output_tokens", "max_tool_calls", "prompt_cache_key", "safety_identifier", "user"] {
+    for name in [
+        "instructions",
+        "max_output_tokens",
+        "max_tool_calls",
+        "prompt_cache_key",
+        "safety_identifier",
+        "user",
+    ] {
         tell(name, Value::Null);
     }
     tell("metadata", json!({}));
@@ -105,10 +112,8 @@ fn function<'a>(tool: &Fields<'a>, names: &mut HashSet<&'a str>) -> Result<Value
     tool.object("parameters")?;
     tool.boolean("strict")?;
     let known = ["name", "description", "parameters", "strict"];
-    let function: Map<String, Value> = known
-        .iter()
-        .filter_map(|&name| Some((name.to_owned(), tool.value(name)?.clone())))
-        .collect();
+    let function: Map<String, Value> =
+        known.iter().filter_map(|&name| Some((name.to_owned(), tool.value(name)?.clone()))).collect();
     Ok(json!({"type": "function", "function": function}))
 }
 

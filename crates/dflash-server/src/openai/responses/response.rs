@@ -152,7 +152,8 @@ mod tests {
         for piece in pieces {
             events.extend(response.pieces(vec![piece]));
         }
-        let stats = Box::new(dflash_engine::Stats { prompt_tokens: 5, completion_tokens: 7, ..Default::default() });
+        let stats =
+            Box::new(dflash_engine::Stats { prompt_tokens: 5, completion_tokens: 7, ..Default::default() });
         events.extend(response.end(End { finish, stop: None, stats, reasoning: 2, summary: json!({}) }));
         (events, response.to_json())
     }
@@ -187,7 +188,8 @@ mod tests {
                     items[index]["content"].as_array_mut().unwrap().push(event["part"].clone());
                 }
                 "response.output_text.delta" | "response.reasoning_text.delta" => {
-                    let text = &mut items[index]["content"][event["content_index"].as_u64().unwrap() as usize]["text"];
+                    let text = &mut items[index]["content"]
+                        [event["content_index"].as_u64().unwrap() as usize]["text"];
                     *text = format!("{}{}", text.as_str().unwrap(), event["delta"].as_str().unwrap()).into();
                 }
                 "response.function_call_arguments.delta" => {
@@ -197,7 +199,9 @@ mod tests {
                 "response.output_text.done" | "response.reasoning_text.done" => {
                     assert_eq!(event["text"], items[index]["content"][0]["text"]);
                 }
-                "response.function_call_arguments.done" => assert_eq!(event["arguments"], items[index]["arguments"]),
+                "response.function_call_arguments.done" => {
+                    assert_eq!(event["arguments"], items[index]["arguments"])
+                }
                 "response.content_part.done" => assert_eq!(event["part"], items[index]["content"][0]),
                 "response.output_item.done" => {
                     items[index]["status"] = event["item"]["status"].clone();
@@ -219,7 +223,10 @@ mod tests {
             assert_eq!(event["sequence_number"], number);
         }
         assert_eq!(events[0]["response"]["status"], "in_progress");
-        assert_eq!((&response["output_text"], &response["status"]), (&json!("I look it up."), &json!("completed")));
+        assert_eq!(
+            (&response["output_text"], &response["status"]),
+            (&json!("I look it up."), &json!("completed"))
+        );
         assert_eq!(response["usage"]["total_tokens"], 12);
     }
 
@@ -239,7 +246,10 @@ mod tests {
         response.pieces(vec![Piece::Content("Hm".into())]);
         let events = response.fail(ApiError::new(crate::Kind::Internal, "broken"));
         let last = events.last().unwrap();
-        assert_eq!((&last["type"], &last["response"]["status"]), (&json!("response.failed"), &json!("failed")));
+        assert_eq!(
+            (&last["type"], &last["response"]["status"]),
+            (&json!("response.failed"), &json!("failed"))
+        );
         assert_eq!(last["response"]["error"]["message"], "broken");
         assert_eq!(last["response"]["output"][0]["status"], "incomplete");
     }
