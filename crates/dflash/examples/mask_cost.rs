@@ -1,12 +1,13 @@
 //! What constraining costs: the trie of a vocabulary, compiling, and a mask per position.
 //!
-//!     cargo run --release -p dflash-grammar --example mask_cost [MODEL.gguf]
+//!     cargo run --release -p dflash --example mask_cost [MODEL.gguf]
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use dflash::text::TextPipeline;
-use dflash_grammar::{Constraint, GrammarGuard, Grammars, Reasoning, TokenGuard};
+use dflash_engine::TokenGuard;
+use dflash_grammar::{Constraint, GrammarGuard, Grammars, Reasoning};
 use dflash_models::TargetFiles;
 use dflash_text::{GgufVocab, Tokenizer};
 use serde_json::json;
@@ -36,7 +37,14 @@ fn main() {
     walk(&grammars, &tokenizer, "any object", &Constraint::JsonObject, None, any);
     let reasoning = Reasoning { open: "<think>".into(), close: "</think>".into(), begun: true };
     let thought = format!("Let me think about that, step by step. He is 42.\n</think>\n\n{answer}");
-    walk(&grammars, &tokenizer, "reasoning, schema", &Constraint::JsonSchema(schema), Some(&reasoning), &thought);
+    walk(
+        &grammars,
+        &tokenizer,
+        "reasoning, schema",
+        &Constraint::JsonSchema(schema),
+        Some(&reasoning),
+        &thought,
+    );
 }
 
 fn of_model(path: &Path) -> Tokenizer {
@@ -47,9 +55,11 @@ fn of_model(path: &Path) -> Tokenizer {
 
 /// As many byte strings as a large vocabulary has.
 fn made_up(len: usize) -> Tokenizer {
-    let syllables = ["a", "re", "in", "st", "on", "Ġ", "er", "ty", "(", "\"", "0", "x", "ing", "qu", "č", ":", "}"];
+    let syllables =
+        ["a", "re", "in", "st", "on", "Ġ", "er", "ty", "(", "\"", "0", "x", "ing", "qu", "č", ":", "}"];
     let printable = (b'!'..=b'~').map(|byte| char::from(byte).to_string());
-    let rest = (0..162u32).map(|at| char::from_u32(0x100 + at - if at < 68 { 0 } else { 68 }).unwrap().to_string());
+    let rest =
+        (0..162u32).map(|at| char::from_u32(0x100 + at - if at < 68 { 0 } else { 68 }).unwrap().to_string());
     let mut tokens: Vec<String> = printable.chain(rest.take(68)).collect();
     let mut at = 0usize;
     while tokens.len() < len - 1 {
@@ -65,7 +75,14 @@ fn made_up(len: usize) -> Tokenizer {
     let mut token_types = vec![1; tokens.len()];
     token_types[tokens.len() - 1] = 3;
     let eos = Some(tokens.len() as u32 - 1);
-    let vocab = GgufVocab { model: "gpt2".into(), pre: "gpt2".into(), tokens, token_types, eos, ..Default::default() };
+    let vocab = GgufVocab {
+        model: "gpt2".into(),
+        pre: "gpt2".into(),
+        tokens,
+        token_types,
+        eos,
+        ..Default::default()
+    };
     Tokenizer::from_gguf(vocab).expect("a tokenizer")
 }
 
@@ -106,14 +123,15 @@ fn walk(
     println!("{name}: {} ids, compiled in {:.2} ms", ids.len(), compiled.as_secs_f64() * 1e3);
     for (what, costs) in ["mask", "fits(8)", "expected", "push"].iter().zip(&mut costs) {
         costs.sort_by(f64::total_cmp);
-        let (middle, high, most) = (costs[costs.len() / 2], costs[costs.len() * 95 / 100], costs[costs.len() - 1]);
+        let (middle, high, most) =
+            (costs[costs.len() / 2], costs[costs.len() * 95 / 100], costs[costs.len() - 1]);
         println!("  {what:9} median {middle:7.1} us, 95 % {high:7.1} us, most {most:7.1} us");
     }
     println!("  worst mask near {worst:?}");
 }
 
 fn allows(guard: &mut GrammarGuard, id: u32) -> bool {
-    guard.allowed().is_none_or(|mask| mask.allows(id))
+    guard.allowed().is_none_or(|mask| mask.contains(id))
 }
 
 fn timed<T>(costs: &mut Vec<f64>, work: impl FnOnce() -> T) -> T {
