@@ -8,6 +8,8 @@
 
 pub mod anthropic;
 mod app;
+pub mod body;
+mod conversation;
 mod error;
 pub mod generation;
 pub mod metrics;
@@ -17,6 +19,7 @@ mod router;
 mod serve;
 mod settings;
 mod sse;
+mod transcript;
 
 pub use app::App;
 pub use error::{ApiError, Kind};
