@@ -188,6 +188,11 @@ impl AnswerParser {
         self.outlet.stopped()
     }
 
+    /// The stop string before which the text was cut.
+    pub fn stop_string(&self) -> Option<&str> {
+        self.outlet.stop_string()
+    }
+
     fn take(&mut self, symbols: impl Into<VecDeque<Symbol>>) {
         let mut queue = symbols.into();
         while let Some(symbol) = queue.pop_front() {

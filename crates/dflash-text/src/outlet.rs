@@ -78,6 +78,11 @@ impl Outlet {
         self.stopped
     }
 
+    /// The stop string that has ended the text.
+    pub fn stop_string(&self) -> Option<&str> {
+        self.stops.complete()
+    }
+
     /// Shows one more character.
     pub fn text(&mut self, channel: Channel, c: char) {
         if self.stopped {

@@ -23,6 +23,8 @@ pub struct Cli {
 pub enum Command {
     /// Generate text from a prompt.
     Generate(Box<GenerateArgs>),
+    /// Serve a pair over HTTP: the OpenAI and Anthropic APIs.
+    Serve(Box<ServeArgs>),
     /// Measure a pair on this machine, beside plain decoding and beside how fast it could be.
     Benchmark(Box<BenchmarkArgs>),
     /// Check this machine, the options and the models.
@@ -192,6 +194,26 @@ pub struct GenerateArgs {
     /// Sampling.
     #[command(flatten)]
     pub sampling: SamplingArgs,
+
+    /// Settings of the decoding loop.
+    #[command(flatten)]
+    pub runtime: RuntimeArgs,
+}
+
+/// `dflash serve`
+#[derive(Debug, Default, Args)]
+pub struct ServeArgs {
+    /// Which models.
+    #[command(flatten)]
+    pub pair: PairArgs,
+
+    /// Address to listen on [default: 127.0.0.1, this machine alone].
+    #[arg(long, value_name = "ADDRESS")]
+    pub host: Option<String>,
+
+    /// Port to listen on, 0 for any free one [default: 8000].
+    #[arg(long, value_name = "N")]
+    pub port: Option<String>,
 
     /// Settings of the decoding loop.
     #[command(flatten)]

@@ -18,6 +18,7 @@ use crate::models::Listing;
 use crate::registry::Registry;
 use crate::report::{Failure, FailureKind, Outcome, say};
 use crate::request::{BenchmarkRequest, DoctorRequest, GenerateRequest};
+use crate::serve::{ServeRequest, serve};
 
 /// Runs a command line and reports what went wrong on stderr.
 pub fn run(args: impl IntoIterator<Item = OsString>, env: &Environment) -> ExitCode {
@@ -36,6 +37,7 @@ fn dispatch(cli: &Cli, env: &Environment) -> Outcome<ExitCode> {
     match &cli.command {
         None => print(&Cli::command().render_help().to_string()),
         Some(Command::Generate(args)) => generate(&GenerateRequest::read(args, env)?, env),
+        Some(Command::Serve(args)) => serve(&ServeRequest::read(args, env)?, env),
         Some(Command::Benchmark(args)) => benchmark(&BenchmarkRequest::read(args, env)?, env),
         Some(Command::Doctor(args)) => doctor(&DoctorRequest::read(args, env)?, env),
         Some(Command::Models(args)) => models(args, env),

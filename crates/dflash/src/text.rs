@@ -43,6 +43,11 @@ impl TextPipeline {
         &self.tokenizer
     }
 
+    /// Both, for one who keeps them.
+    pub fn into_parts(self) -> (Tokenizer, Option<ChatTemplate>) {
+        (self.tokenizer, self.template)
+    }
+
     /// Ids of a conversation that the assistant is to continue.
     pub fn encode_chat(&self, system: Option<&str>, prompt: &str) -> Outcome<Vec<u32>> {
         let Some(template) = &self.template else {

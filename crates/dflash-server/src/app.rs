@@ -1,0 +1,36 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::metrics::Metrics;
+use crate::{ServedModel, ServerSettings};
+
+/// What every route reaches. Clones share it.
+#[derive(Clone)]
+pub struct App(Arc<Parts>);
+
+/// See [`App`].
+pub struct Parts {
+    /// The pair.
+    pub model: ServedModel,
+    /// How the server behaves.
+    pub settings: ServerSettings,
+    /// What it counts.
+    pub metrics: Metrics,
+    /// When it started.
+    pub started: Instant,
+}
+
+impl App {
+    /// Brings both together.
+    pub fn new(model: ServedModel, settings: ServerSettings) -> Self {
+        Self(Arc::new(Parts { model, settings, metrics: Metrics::default(), started: Instant::now() }))
+    }
+}
+
+impl std::ops::Deref for App {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}

@@ -1,0 +1,53 @@
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use dflash_engine::Sampling;
+use serde_json::{Map, Value};
+
+/// How a server behaves, resolved once at start.
+#[derive(Debug, Clone)]
+pub struct ServerSettings {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Origins that browsers may call from; `*` stands for all.
+    pub allowed_origins: Vec<String>,
+    /// Any of them opens the API; without keys everybody may.
+    pub api_keys: Vec<String>,
+    /// Bytes of a request body at most.
+    pub max_body_bytes: usize,
+    /// Of a request that names no limit.
+    pub max_tokens: usize,
+    /// Of a request that says nothing else.
+    pub sampling: Sampling,
+    /// Variables of the chat template; those of a request win.
+    pub template_kwargs: Map<String, Value>,
+    /// Requests for at most so many tokens are decoded plainly.
+    pub fastpath_max_tokens: usize,
+    /// A request that takes longer is ended.
+    pub request_timeout: Option<Duration>,
+    /// Silence after which a stream tells that it lives.
+    pub keep_alive: Duration,
+    /// Time for requests in work once the server shall stop.
+    pub drain: Duration,
+    /// Whether logs may hold prompts.
+    pub log_prompts: bool,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self {
+            address: SocketAddr::from(([127, 0, 0, 1], 8000)),
+            allowed_origins: vec!["*".to_owned()],
+            api_keys: Vec::new(),
+            max_body_bytes: 16 << 20,
+            max_tokens: 512,
+            sampling: Sampling::default(),
+            template_kwargs: Map::new(),
+            fastpath_max_tokens: 0,
+            request_timeout: None,
+            keep_alive: Duration::from_secs(5),
+            drain: Duration::from_secs(30),
+            log_prompts: false,
+        }
+    }
+}
