@@ -4,7 +4,6 @@ use std::time::Instant;
 use dflash_tensor::{BackendError, Shape};
 
 use crate::choices::{choose, deliver};
-use crate::commit::commit;
 use crate::decoder::{Decoder, Scratch};
 use crate::sampling::Rule;
 use crate::sequence::Sequence;
@@ -26,10 +25,9 @@ pub(crate) fn cycle(
     let draft_s = laps.lap();
     let width = scratch.drafted.len() + 1;
     verify(decoder, scratch, seq);
-    choose(decoder, scratch, seq, 0)?;
+    let committed = choose(decoder, scratch, seq, 0)?;
     let verify_s = laps.lap();
-    let accepted = scratch.accepted.len() - 1;
-    let committed = commit(seq, &scratch.accepted);
+    let accepted = scratch.path.len() - 1;
     accept(scratch, seq, committed.ids);
     let rollback_s = laps.lap();
 
@@ -88,6 +86,11 @@ fn plan(decoder: &Decoder, scratch: &mut Scratch, seq: &mut Sequence) -> (Plan, 
     if limit == 1 || seq.proposers.is_empty() {
         return (Plan::PLAIN, 0);
     }
+    if let Some(guard) = &mut seq.guard {
+        let expected = guard.expected();
+        let proposers = decoder.proposers().iter().zip(&mut seq.proposers);
+        proposers.for_each(|(proposer, state)| proposer.expect(state, &expected));
+    }
     let proposers = decoder.proposers().iter().zip(&mut seq.proposers);
     scratch.offers.clear();
     scratch.offers.extend(proposers.map(|(proposer, state)| proposer.offer(state, &seq.ids)));
@@ -129,7 +132,10 @@ fn propose(
     if plan.ranks > 1 && scratch.drafted.len() == wanted * plan.ranks {
         return Ok(grow(scratch, seq, plan, class, vocab));
     }
-    let valid = scratch.drafted.iter().take_while(|&&id| (id as usize) < vocab).count();
+    let mut valid = scratch.drafted.iter().take_while(|&&id| (id as usize) < vocab).count();
+    if let Some(guard) = &mut seq.guard {
+        valid = guard.fits(&scratch.drafted[..valid]);
+    }
     scratch.drafted.truncate(valid.min(wanted));
     if scratch.drafted.len() < wanted {
         return Ok(plan.width);

@@ -4,8 +4,7 @@ use std::time::Instant;
 use dflash_models::{Taps, Target, Workspace};
 use dflash_tensor::{Backend, Batch, Choice, SeqCache, Tensor};
 
-use crate::choices::deliver;
-use crate::commit::commit;
+use crate::choices::{choose, deliver};
 use crate::cycle::{Emit, cycle};
 use crate::prefill::prefill;
 use crate::sampling::{MOST_ALTERNATIVES, Sampler, SamplingError};
@@ -80,6 +79,8 @@ pub(crate) struct Scratch {
     pub choices: Vec<Choice>,
     pub sampler: Sampler,
     pub logits: Option<Tensor>,
+    /// Whether these are of the last pass.
+    pub has_logits: bool,
     pub logprobs: Vec<TokenLogprobs>,
     listed: Vec<usize>,
 }
@@ -210,11 +211,11 @@ impl Decoder {
         if !prefill(self, scratch, &mut seq, emit)? {
             return Ok(());
         }
-        seq.stats.prefill_s = began.elapsed().as_secs_f64();
-        let began = Instant::now();
-        if !first(scratch, &mut seq, emit) {
+        if !first(self, scratch, &mut seq, emit)? {
             return Ok(());
         }
+        seq.stats.prefill_s = began.elapsed().as_secs_f64();
+        let began = Instant::now();
         while seq.finish.is_none() {
             if !cycle(self, scratch, &mut seq, emit)? {
                 return Ok(());
@@ -313,6 +314,7 @@ impl Decoder {
             choices: Vec::with_capacity(width),
             sampler: Sampler::default(),
             logits: None,
+            has_logits: false,
             logprobs: Vec::new(),
             listed: Vec::with_capacity(width),
         }
@@ -340,17 +342,24 @@ impl Decoder {
         out.set_rows(rows);
         self.target.logits(&scratch.workspace, &scratch.listed, &mut out);
         scratch.logits = Some(out);
+        scratch.has_logits = true;
     }
 }
 
 /// The choice after the prompt is committed and emitted at once: it is the first staged token.
-fn first(scratch: &mut Scratch, seq: &mut Sequence, emit: &mut Emit<'_>) -> bool {
+fn first(
+    decoder: &Decoder,
+    scratch: &mut Scratch,
+    seq: &mut Sequence,
+    emit: &mut Emit<'_>,
+) -> Result<bool, EngineError> {
     if seq.budget == 0 {
         seq.finish = Some(FinishReason::Length);
-        return true;
+        return Ok(true);
     }
-    let delivered = commit(seq, &scratch.accepted).delivered;
-    deliver(scratch, delivered, emit)
+    let last = scratch.batch.rows() - 1;
+    let committed = choose(decoder, scratch, seq, last)?;
+    Ok(deliver(scratch, committed.delivered, emit))
 }
 
 fn policy_of_mode(decoder: &Decoder) -> Box<dyn WidthPolicy> {

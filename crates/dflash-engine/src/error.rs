@@ -29,6 +29,12 @@ pub enum EngineError {
     /// Parameters that this model does not take.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
+    /// A guard that leaves nothing to choose.
+    #[error("the grammar of the request allows no token that the model could choose at position {position}")]
+    NothingAllowed {
+        /// Position, the prompt's ids included.
+        position: usize,
+    },
     /// A proposer gives no numbers.
     #[error("the {name} model cannot be used: {source}")]
     Proposer {

@@ -132,6 +132,11 @@ fn ratio(part: f64, whole: f64) -> f64 {
 /// What a request tells its consumer, in order; the last one is `Finished` or `Failed`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
+    /// The request left the queue.
+    Admitted {
+        /// Seconds that it waited.
+        queued_s: f64,
+    },
     /// Prompt ids that went through the target so far.
     PrefillProgress {
         /// Done.

@@ -1,44 +1,64 @@
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::Builder;
 
-use crate::{Decoder, EngineError, Event, Request};
+use crate::load::Gauges;
+use crate::ticket::Place;
+use crate::worker::{Job, Sink, Task, work};
+use crate::{Decoder, EngineError, Load, Request, Submission, Ticket};
 
-/// Events of a submitted request. Dropping it cancels the request.
-pub type Submission = Receiver<Event>;
-
-enum Job {
-    Decode(Box<Request>, Sender<Event>),
-    Logits(Vec<u32>, Sender<Result<Vec<f32>, EngineError>>),
+/// How an engine shares its steps; none of it changes an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Requests that are decoded side by side at most; at least one.
+    pub max_batch: usize,
+    /// Requests that may wait behind those.
+    pub waiting: usize,
+    /// Prompt rows of a step at most while anything decodes; `None` for as many as take about a plain step's time.
+    pub step_rows: Option<usize>,
 }
 
-/// The way to the worker thread that owns models and caches. Clones share it; the thread ends with the last.
+/// The way to the worker thread that owns models and caches. Clones share it; the thread ends with the last, when all
+/// requests are done.
 #[derive(Clone)]
 pub struct EngineHandle {
-    jobs: SyncSender<Job>,
-    waiting: usize,
+    jobs: Sender<Job>,
+    gauges: Arc<Gauges>,
+    options: EngineOptions,
 }
 
 impl EngineHandle {
-    /// Starts the worker; at most `waiting` requests queue up behind the one in work.
-    pub fn start(decoder: Decoder, waiting: usize) -> Self {
-        let (jobs, inbox) = sync_channel(waiting);
+    /// Starts the worker.
+    pub fn start(decoder: Decoder, options: EngineOptions) -> Self {
+        let options = EngineOptions { max_batch: options.max_batch.max(1), ..options };
+        let (jobs, inbox) = channel();
+        let gauges = Arc::new(Gauges::new());
+        let shared = Arc::clone(&gauges);
         // Detached: the thread ends when the last handle is dropped.
         Builder::new()
             .name("dflash-engine".into())
-            .spawn(move || work(&decoder, &inbox))
+            .spawn(move || work(&decoder, &inbox, &shared, options))
             .expect("the system gives a thread");
-        Self { jobs, waiting }
+        Self { jobs, gauges, options }
     }
 
-    /// Queues a request.
+    /// Queues a request whose events a consumer waits for.
     ///
     /// # Errors
     /// [`EngineError::Busy`] when the queue is full, [`EngineError::Stopped`] after a fatal fault.
     pub fn submit(&self, request: Request) -> Result<Submission, EngineError> {
-        let (events, submission) = channel();
-        self.send(Job::Decode(Box::new(request), events))?;
-        Ok(submission)
+        let (sender, events) = channel();
+        let ticket = self.submit_to(request, Box::new(move |event| sender.send(event).is_ok()))?;
+        Ok(Submission { events, _ticket: ticket })
+    }
+
+    /// Queues a request whose events go to `sink`, on the worker's thread: it should not wait. False from it cancels the
+    /// request, as dropping the ticket does.
+    ///
+    /// # Errors
+    /// As [`EngineHandle::submit`].
+    pub fn submit_to(&self, request: Request, sink: Sink) -> Result<Ticket, EngineError> {
+        Ok(Ticket(self.send(Task::Decode(Box::new(request), sink))?))
     }
 
     /// Logits of the position after `ids`, computed afresh by plain prefill.
@@ -47,49 +67,27 @@ impl EngineHandle {
     /// As [`EngineHandle::submit`], and a prompt that cannot be continued.
     pub fn logits_after(&self, ids: Vec<u32>) -> Result<Vec<f32>, EngineError> {
         let (reply, answer) = channel();
-        self.send(Job::Logits(ids, reply))?;
+        self.send(Task::Logits(ids, reply))?;
         answer.recv().map_err(|_| EngineError::Stopped)?
     }
 
-    fn send(&self, job: Job) -> Result<(), EngineError> {
-        self.jobs.try_send(job).map_err(|error| match error {
-            TrySendError::Full(_) => EngineError::Busy { waiting: self.waiting },
-            TrySendError::Disconnected(_) => EngineError::Stopped,
-        })
+    /// What the engine does at this moment. The worker is not asked, so it answers when that hangs.
+    pub fn load(&self) -> Load {
+        self.gauges.load()
     }
-}
 
-fn work(decoder: &Decoder, inbox: &Receiver<Job>) {
-    let mut scratch = decoder.scratch();
-    while let Ok(job) = inbox.recv() {
-        match job {
-            Job::Decode(request, events) => {
-                let mut emit = |event| events.send(event).is_ok();
-                let done = guarded(|| decoder.decode_with(&mut scratch, *request, &mut emit)).unwrap_or_else(
-                    |fault| {
-                        // What the panic left half-written in the scratch is thrown away with it.
-                        scratch = decoder.scratch();
-                        Err(fault)
-                    },
-                );
-                if let Err(error) = done {
-                    // A consumer that left cannot be told.
-                    let _ = events.send(Event::Failed(error));
-                }
-            }
-            Job::Logits(ids, reply) => {
-                let answer = guarded(|| decoder.logits_after(&ids)).unwrap_or_else(Err);
-                let _ = reply.send(answer);
-            }
+    /// The options.
+    pub fn options(&self) -> EngineOptions {
+        self.options
+    }
+
+    fn send(&self, task: Task) -> Result<Arc<Place>, EngineError> {
+        let EngineOptions { max_batch, waiting, .. } = self.options;
+        if !self.gauges.enter(max_batch + waiting) {
+            return Err(EngineError::Busy { waiting });
         }
+        let place = Place::new(Arc::clone(&self.gauges));
+        self.jobs.send(Job::new(Arc::clone(&place), task)).map_err(|_| EngineError::Stopped)?;
+        Ok(place)
     }
-}
-
-/// A panic costs one request, not the process.
-fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, EngineError> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
-        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        EngineError::Fault(text.unwrap_or_else(|| "unknown panic".to_owned()))
-    })
 }

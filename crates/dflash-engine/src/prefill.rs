@@ -1,6 +1,5 @@
 use dflash_tensor::Shape;
 
-use crate::choices::choose;
 use crate::cycle::{Emit, observe};
 use crate::decoder::{Decoder, Scratch};
 use crate::sequence::Sequence;
@@ -9,7 +8,7 @@ use crate::{EngineError, Event};
 /// Rows of a pass at most: four times as many are hardly faster, and their activations take memory.
 const MOST_ROWS: usize = 512;
 
-/// Runs the prompt through the target in chunks and chooses the first id. Returns false when nobody listens any more.
+/// Runs the prompt through the target in chunks. Returns false when nobody listens any more.
 ///
 /// The chunks change no bit of it: prefill, verify and plain decoding are the same forward.
 pub(crate) fn prefill(
@@ -35,7 +34,5 @@ pub(crate) fn prefill(
             return Ok(false);
         }
     }
-    let last = scratch.batch.rows() - 1;
-    choose(decoder, scratch, seq, last)?;
     Ok(true)
 }

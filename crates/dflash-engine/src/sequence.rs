@@ -49,6 +49,12 @@ impl Sequence {
         self.budget - self.delivered()
     }
 
+    /// Whether the highest logit is chosen and nothing told of it, for the next id.
+    pub fn takes_highest(&mut self) -> bool {
+        let masked = self.guard.as_mut().is_some_and(|guard| guard.allowed().is_some());
+        self.sampling.is_plain() && self.logprobs.is_none() && !masked
+    }
+
     /// The staged token.
     pub fn staged(&self) -> u32 {
         *self.ids.last().expect("a sequence has ids")

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use common::*;
 use dflash_engine::proposer::{BlockDiffusion, ContextCopy};
-use dflash_engine::{Decoder, EngineHandle, Event, FinishReason, Request, VerifyMode};
+use dflash_engine::{Decoder, EngineHandle, EngineOptions, Event, FinishReason, Request, VerifyMode};
 use dflash_models::{Draft, DraftOptions, Target};
 use dflash_testkit::{Dtype, Rng, Script, TensorFile, TinyDraft, TinyLlama};
 use serde_json::Value;
@@ -124,7 +124,8 @@ fn a_request_that_is_dropped_midway_leaves_nothing_behind() {
         let checkpoint = checkpoint(name);
         let dir = checkpoint.path();
         let prompt = prompt(7, vocab(dir), 5);
-        let engine = EngineHandle::start(drafted(dir), 2);
+        let engine =
+            EngineHandle::start(drafted(dir), EngineOptions { max_batch: 1, waiting: 2, step_rows: None });
         let dropped = engine.submit(Request::new(prompt.iter().rev().copied().collect(), 200)).unwrap();
         dropped.into_iter().find(|event| matches!(event, Event::Tokens(_))).expect("it had begun");
         let tokens = |event| if let Event::Tokens(ids) = event { ids } else { Vec::new() };

@@ -89,6 +89,7 @@ impl From<EngineError> for ApiError {
             EngineError::EmptyPrompt => Self::invalid("messages", message),
             EngineError::UnknownId { .. } => Self::invalid("prompt", message),
             EngineError::Sampling(_) => Self::invalid("logit_bias", message),
+            EngineError::NothingAllowed { .. } => Self::invalid("response_format", message),
             EngineError::Busy { .. } => Self::new(Kind::Busy, message).code("queue_full"),
             EngineError::Stopped => Self::new(Kind::Unavailable, message),
             EngineError::Proposer { .. } | EngineError::Backend(_) | EngineError::Fault(_) => {

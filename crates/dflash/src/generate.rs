@@ -202,7 +202,7 @@ pub fn answer(
                 let told = new.iter().map(|token| TokenReport::of(runtime.text(), token));
                 logprobs.iter_mut().for_each(|all| all.extend(told.clone()));
             }
-            Event::Cycle(_) => {}
+            Event::Admitted { .. } | Event::Cycle(_) => {}
         }
     }
     Err(Failure::new("the engine stopped in the middle of the answer"))

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dflash_cpu::CpuBackend;
-use dflash_engine::proposer::{BlockDiffusion, ContextCopy};
-use dflash_engine::{Decoder, DecoderOptions, EngineHandle, Proposer, VerifyMode as EngineMode};
+use dflash_engine::proposer::{BlockDiffusion, ContextCopy, Grammar};
+use dflash_engine::{
+    Decoder, DecoderOptions, EngineHandle, EngineOptions, Proposer, VerifyMode as EngineMode,
+};
 use dflash_models::{
     Draft as DraftModel, DraftOptions, DraftSpec, LoadedTarget, ModelError, Target, TargetFiles, TargetSpec,
 };
@@ -27,8 +29,8 @@ use crate::text::TextPipeline;
 
 /// Rows of a block where no draft says otherwise.
 const DEFAULT_BLOCK: usize = 16;
-/// Requests that may wait behind the one in work.
-const QUEUE: usize = 4;
+/// One request at a time, and a few that wait behind it.
+const ALONE: EngineOptions = EngineOptions { max_batch: 1, waiting: 4, step_rows: None };
 
 /// What was loaded.
 #[derive(Debug, Clone)]
@@ -163,7 +165,7 @@ impl Runtime {
             decoder.set_costs(costs);
         }
         let experience = experience::Kept::of(&decoder, &info, options);
-        Ok(Self { engine: EngineHandle::start(decoder, QUEUE), text, stop_ids, info, experience })
+        Ok(Self { engine: EngineHandle::start(decoder, ALONE), text, stop_ids, info, experience })
     }
 
     /// Its parts.
@@ -239,15 +241,16 @@ fn open_draft(found: &Draft, target: &dyn Target, options: &Options) -> Outcome<
     match found {
         Draft::None => Ok((DraftInfo::None, Vec::new())),
         Draft::Ngram => {
-            let copy = ContextCopy::new(block(&DraftInfo::Ngram, options));
-            Ok((DraftInfo::Ngram, vec![Box::new(copy)]))
+            let block = block(&DraftInfo::Ngram, options);
+            Ok((DraftInfo::Ngram, vec![Box::new(ContextCopy::new(block)), Box::new(Grammar::new(block))]))
         }
         Draft::Model { path, registry_quant } => {
             let quant = DraftQuant::effective(options.draft_quant.value, *registry_quant);
             let model = load_draft(path, target, quant.0, options)?;
             let info = DraftInfo::Model { path: path.clone(), spec: model.spec().clone(), quant };
-            let copy = ContextCopy::new(block(&info, options));
-            Ok((info, vec![Box::new(copy), Box::new(BlockDiffusion::new(model))]))
+            let block = block(&info, options);
+            let (copy, grammar) = (ContextCopy::new(block), Grammar::new(block));
+            Ok((info, vec![Box::new(copy), Box::new(grammar), Box::new(BlockDiffusion::new(model))]))
         }
     }
 }

@@ -9,10 +9,12 @@ use crate::sampling::Rule;
 
 mod block_diffusion;
 mod context_copy;
+mod grammar;
 mod oracle;
 
 pub use block_diffusion::BlockDiffusion;
 pub use context_copy::ContextCopy;
+pub use grammar::Grammar;
 pub use oracle::{Oracle, Truth};
 
 /// What a proposer remembers of one sequence; lives in the sequence, so that proposers are immutable.
@@ -83,6 +85,9 @@ pub trait Proposer: Send + Sync {
     /// Rows of the target became committed: `taps` holds one row per committed position, in order, of which
     /// `rows` are new; `upcoming` more will follow before anything is proposed.
     fn observe(&self, state: &mut ProposerState, taps: Option<&Tensor>, rows: Range<usize>, upcoming: usize);
+
+    /// The guard of the request expects these ids next; told before every offer where there is a guard.
+    fn expect(&self, _state: &mut ProposerState, _ids: &[u32]) {}
 
     /// What it could draft after `ids` (the last one is the staged token).
     fn offer(&self, state: &mut ProposerState, ids: &[u32]) -> Offer;

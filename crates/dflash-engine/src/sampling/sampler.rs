@@ -3,6 +3,7 @@ use super::distribution::{Distribution, scale};
 use super::filter::filter;
 use super::highest::highest;
 use super::{Noise, SamplingParams};
+use crate::TokenMask;
 
 /// What decides the ids of an answer, besides its logits.
 #[derive(Debug, Clone, Copy)]
@@ -44,24 +45,50 @@ impl Sampler {
         logits: &'a [f32],
     ) -> Result<Distribution<'a>, u32> {
         let Self { adjusted, counts, kept } = self;
-        let params = rule.params;
-        let row = match params.adjusts() {
+        let row = match rule.params.adjusts() {
             true => adjust(rule, ids, more, logits, adjusted, counts),
             false => logits,
         };
         let best = highest(row)?;
-        let scale = scale(params, row[best as usize]);
-        let greedy = params.is_greedy();
-        let filtered = !greedy && filter(params, row, &scale, kept);
-        let noise = Noise::new(params.seed, rule.choice, ids.len() + more.len());
-        Ok(Distribution {
-            row,
-            best,
-            scale,
-            kept: filtered.then_some(kept),
-            noise: (!greedy).then_some(noise),
-        })
+        Ok(distribution(rule, ids.len() + more.len(), row, best, kept))
     }
+
+    /// As [`Sampler::distribution`] after `ids`, among the ids of `mask`; nothing where none of them can be chosen.
+    ///
+    /// # Errors
+    /// The lowest id whose logit is NaN, in the mask or not.
+    pub fn distribution_among<'a>(
+        &'a mut self,
+        rule: &Rule<'_>,
+        ids: &[u32],
+        mask: &TokenMask,
+        logits: &[f32],
+    ) -> Result<Option<Distribution<'a>>, u32> {
+        highest(logits)?;
+        let Self { adjusted, counts, kept } = self;
+        adjust(rule, ids, &[], logits, adjusted, counts);
+        mask.apply(adjusted);
+        let best = highest(adjusted)?;
+        let possible = adjusted[best as usize] > f32::NEG_INFINITY;
+        Ok(possible.then(|| distribution(rule, ids.len(), adjusted, best, kept)))
+    }
+}
+
+/// What is left of a row after bias and penalties, whose highest logit is that of `best`.
+fn distribution<'a>(
+    rule: &Rule<'_>,
+    position: usize,
+    row: &'a [f32],
+    best: u32,
+    kept: &'a mut Vec<u32>,
+) -> Distribution<'a> {
+    let params = rule.params;
+    let scale = scale(params, row[best as usize]);
+    let greedy = params.is_greedy();
+    let filtered = !greedy && filter(params, row, &scale, kept);
+    let noise = Noise::new(params.seed, rule.choice, position);
+    let (kept, noise) = (filtered.then_some(&**kept), (!greedy).then_some(noise));
+    Distribution { row, best, scale, kept, noise }
 }
 
 /// Biases, then penalties, each rounded to f32.

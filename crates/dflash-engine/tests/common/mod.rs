@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use dflash_cpu::{CpuBackend, Isa};
 use dflash_engine::{
-    Decoder, DecoderOptions, Decoding, Event, FinishReason, Proposer, Request, Stats, TokenLogprobs,
-    VerifyMode, WidthPolicy,
+    Curve, Decoder, DecoderOptions, Decoding, Event, FinishReason, Proposer, Request, Stats, StepCosts,
+    TokenLogprobs, VerifyMode, WidthPolicy,
 };
 use dflash_models::{Target, load_target};
 use dflash_testkit::{RandomWidths, Rng, Script, Scripted, TinyLlama};
@@ -52,6 +52,12 @@ pub fn scripted(truth: &[u32], script: Script, vocab: usize, seed: u64) -> Box<d
 
 pub fn random_widths(seed: u64) -> impl Fn(&Decoder) -> Box<dyn WidthPolicy> + Send + Sync + 'static {
     move |_| Box::new(RandomWidths(Rng::new(seed)))
+}
+
+/// Rows cost next to nothing, drafts less: whatever is drafted is verified.
+pub fn nearly_free(proposers: usize) -> StepCosts {
+    let flat = |seconds| Curve::new(vec![(1, seconds), (64, 1.000_001 * seconds)]);
+    StepCosts { verify: flat(1e-9), propose: vec![Some(flat(1e-15)); proposers] }
 }
 
 /// What a request delivered.

@@ -8,6 +8,7 @@ mod common;
 mod coupling;
 mod drafts;
 mod faults;
+mod guards;
 mod requests;
 mod sampling;
 mod scripts;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dflash_engine::sampling::{Field, SamplingError};
 use dflash_engine::{
-    Decoder, EngineError, EngineHandle, Event, Request, Sampling, SamplingParams, VerifyMode,
+    Decoder, EngineError, EngineHandle, EngineOptions, Event, Request, Sampling, SamplingParams, VerifyMode,
 };
 use dflash_testkit::Script;
 
@@ -68,10 +68,10 @@ fn the_highest_logit_is_taken_at_temperature_0_and_with_one_candidate() {
 
 #[test]
 fn a_seed_gives_one_text_whatever_was_asked_between() {
-    let engine = EngineHandle::start(decoder(), 4);
+    let engine = EngineHandle::start(decoder(), EngineOptions { max_batch: 1, waiting: 4, step_rows: None });
     let ids = |request: Request| {
         let tokens = |event| if let Event::Tokens(ids) = event { ids } else { Vec::new() };
-        engine.submit(request).unwrap().into_iter().flat_map(tokens).collect::<Vec<u32>>()
+        engine.submit(request).unwrap().flat_map(tokens).collect::<Vec<u32>>()
     };
     let penalised = Sampling { temperature: 0.8, repetition_penalty: 1.2, ..warm() };
     for sampling in [Sampling { temperature: 0.8, ..warm() }, penalised] {

@@ -162,6 +162,7 @@ impl Running {
         let InWork { parser, logprobs, observer } = &mut self.answers[answer];
         observer.see(&event);
         let step = match event {
+            Event::Admitted { .. } => return Ok(None),
             Event::PrefillProgress { done, total } => Step::Prefill { done, total },
             Event::Logprobs(told) => {
                 *logprobs = told;
