@@ -23,7 +23,12 @@ pub struct Parts {
 impl App {
     /// Brings both together.
     pub fn new(model: ServedModel, settings: ServerSettings) -> Self {
-        Self(Arc::new(Parts { model, settings, metrics: Metrics::default(), started: Instant::now() }))
+        Self::observed(model, settings, Metrics::default())
+    }
+
+    /// With counts of the caller's.
+    pub fn observed(model: ServedModel, settings: ServerSettings, metrics: Metrics) -> Self {
+        Self(Arc::new(Parts { model, settings, metrics, started: Instant::now() }))
     }
 }
 

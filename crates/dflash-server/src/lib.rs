@@ -8,8 +8,10 @@
 
 pub mod anthropic;
 mod app;
+mod diagnostics;
 mod error;
 pub mod generation;
+pub mod logs;
 pub mod metrics;
 mod model;
 pub mod openai;
@@ -19,6 +21,7 @@ mod settings;
 mod sse;
 
 pub use app::App;
+pub use diagnostics::{Diagnostics, DiagnosticsLevel};
 pub use error::{ApiError, Kind};
 pub use model::{ModelFacts, ServedModel};
 pub use router::router;

@@ -1,9 +1,10 @@
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 
-use crate::{App, anthropic, openai};
+use crate::{App, anthropic, metrics, openai};
 
 /// All routes of a server.
 pub fn router(app: App) -> Router {
@@ -12,6 +13,8 @@ pub fn router(app: App) -> Router {
         .route("/health", get(|| async { (StatusCode::OK, axum::Json(serde_json::json!({"status": "ok"}))) }))
         .merge(openai::routes())
         .merge(anthropic::routes())
+        .merge(metrics::routes())
         .layer(limit)
+        .layer(from_fn_with_state(app.clone(), metrics::count_refusals))
         .with_state(app)
 }

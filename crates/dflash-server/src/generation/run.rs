@@ -6,7 +6,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{AnswerParser, Generation, Piece};
 use crate::metrics::{Observer, RequestFacts};
-use crate::{ApiError, App, ServedModel};
+use crate::{ApiError, App, ServedModel, logs};
 
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,11 +84,18 @@ struct InWork {
 pub fn start(app: &App, generation: &Generation, facts: &RequestFacts) -> Result<Running, ApiError> {
     let (sender, events) = tokio::sync::mpsc::unbounded_channel();
     let model = &app.model;
+    if app.settings.log_prompts {
+        logs::prompt(&facts.id, &model.tokenizer.decode(&generation.prompt, false));
+    }
     let mut answers = Vec::new();
     for answer in 0..generation.answers as usize {
         let parser = AnswerParser::new(&model.tokenizer, generation.format.clone())?;
         let submission = model.engine.submit(engine_request(model, generation, answer)?)?;
-        answers.push(InWork { parser, logprobs: Vec::new(), observer: app.metrics.observe(facts) });
+        answers.push(InWork {
+            parser,
+            logprobs: Vec::new(),
+            observer: app.metrics.observe(facts, answer, generation.decoding),
+        });
         let sender = sender.clone();
         // Stands in for a sink of the engine until that has landed.
         std::thread::spawn(move || forward(answer, &submission, &sender));

@@ -2,7 +2,7 @@ use std::fmt;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -40,11 +40,15 @@ impl Snapshot {
     fn build(&self, page: &mut Page<'_>) -> fmt::Result {
         let labels = [
             ("version", env!("CARGO_PKG_VERSION")),
-            ("model", &self.model),
-            ("draft", &self.facts.draft),
-            ("backend", &self.facts.backend),
+            ("model", &escaped(&self.model)),
+            ("draft", &escaped(&self.facts.draft)),
+            ("backend", &escaped(&self.facts.backend)),
         ];
-        Info::new(labels).encode(page.metric("dflash_build", "What is served, and by what", MetricType::Info)?)?;
+        Info::new(labels).encode(page.metric(
+            "dflash_build",
+            "What is served, and by what",
+            MetricType::Info,
+        )?)?;
         page.gauge("dflash_uptime_seconds", "Time since the start", self.uptime_s)?;
         page.gauge("process_start_time_seconds", "Start of the process since 1970", self.started_at)?;
         if let Some(bytes) = self.memory.rss {
@@ -57,9 +61,13 @@ impl Snapshot {
     }
 
     fn load(&self, page: &mut Page<'_>) -> fmt::Result {
-        page.gauge("dflash_requests_active", "Answers in work", self.active as f64)?;
-        page.gauge("dflash_requests_waiting", "Answers in the queue", self.waiting as f64)?;
-        page.gauge("dflash_batch_limit", "Answers in work at most", self.facts.max_batch as f64)
+        let load = self.load;
+        page.gauge("dflash_requests_active", "Answers in work", load.active as f64)?;
+        page.gauge("dflash_requests_waiting", "Answers in the queue", load.waiting as f64)?;
+        page.gauge("dflash_batch_limit", "Answers in work at most", self.facts.max_batch as f64)?;
+        page.counter("dflash_steps", "Steps of the engine, each for all answers in work", load.steps as f64)?;
+        let step = load.step.map_or(0.0, |step| step.as_secs_f64());
+        page.gauge("dflash_step_age_seconds", "How long the present step has been running", step)
     }
 
     fn requests(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -71,11 +79,12 @@ impl Snapshot {
                 labelled(&mut requests, [("api", *api), ("outcome", *outcome)], *count as f64)?;
             }
         }
-        let mut refused = page.metric("dflash_refused", "Requests refused, by reason", MetricType::Counter)?;
+        let mut refused =
+            page.metric("dflash_refused", "Requests refused, by reason", MetricType::Counter)?;
         for (reason, count) in &counts.refused {
             labelled(&mut refused, [("reason", *reason)], *count as f64)?;
         }
-        page.counter("dflash_panics", "Panics that cost a request", counts.panics as f64)
+        page.counter("dflash_panics", "Panics that cost a request", (counts.panics + self.load.faults) as f64)
     }
 
     fn tokens(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -92,8 +101,16 @@ impl Snapshot {
         )?;
         page.counter("dflash_prompt_tokens", "Ids of prompts that were read", counts.prompt_tokens as f64)?;
         page.counter("dflash_generated_tokens", "Ids delivered", counts.generated_tokens as f64)?;
-        page.counter("dflash_drafted_tokens", "Drafted ids that were verified", counts.drafted_tokens as f64)?;
-        page.counter("dflash_accepted_tokens", "Drafted ids that were accepted", counts.accepted_tokens as f64)?;
+        page.counter(
+            "dflash_drafted_tokens",
+            "Drafted ids that were verified",
+            counts.drafted_tokens as f64,
+        )?;
+        page.counter(
+            "dflash_accepted_tokens",
+            "Drafted ids that were accepted",
+            counts.accepted_tokens as f64,
+        )?;
         let help = "Target passes after prefill, by proposer and rows verified";
         let mut cycles = page.metric("dflash_cycles", help, MetricType::Counter)?;
         for (proposer, widths) in &counts.cycles {
@@ -117,7 +134,8 @@ impl Snapshot {
 
     fn policy(&self, page: &mut Page<'_>) -> fmt::Result {
         let (policy, phases) = (&self.counts.policy, &self.counts.phases);
-        let mut seconds = page.metric("dflash_phase_seconds", "Time of the parts of cycles", MetricType::Counter)?;
+        let mut seconds =
+            page.metric("dflash_phase_seconds", "Time of the parts of cycles", MetricType::Counter)?;
         for (phase, time) in [
             ("draft", phases.draft_s),
             ("verify", phases.verify_s),
@@ -156,7 +174,11 @@ impl Snapshot {
     fn times(&self, page: &mut Page<'_>) -> fmt::Result {
         let counts = &self.counts;
         page.counter("dflash_prefill_seconds", "Time of prefill of complete answers", counts.prefill_s)?;
-        page.counter("dflash_decode_seconds", "Time from first to last id of complete answers", counts.decode_s)?;
+        page.counter(
+            "dflash_decode_seconds",
+            "Time from first to last id of complete answers",
+            counts.decode_s,
+        )?;
         page.histogram(
             "dflash_time_to_first_token_seconds",
             "Time from the arrival of a request to its first id",
@@ -183,7 +205,12 @@ impl Snapshot {
 struct Page<'a>(DescriptorEncoder<'a>);
 
 impl Page<'_> {
-    fn metric(&mut self, name: &'static str, help: &str, kind: MetricType) -> Result<MetricEncoder<'_>, fmt::Error> {
+    fn metric(
+        &mut self,
+        name: &'static str,
+        help: &str,
+        kind: MetricType,
+    ) -> Result<MetricEncoder<'_>, fmt::Error> {
         self.0.encode_descriptor(name, help, None, kind)
     }
 
@@ -199,10 +226,19 @@ impl Page<'_> {
     fn histogram(&mut self, name: &'static str, help: &str, histogram: &Histogram) -> fmt::Result {
         let Histogram { buckets, count, sum } = histogram;
         let mut metric = self.metric(name, help, MetricType::Histogram)?;
-        metric.encode_histogram::<()>(*sum, *count, buckets, None)
+        metric.encode_histogram::<NoLabelSet>(*sum, *count, buckets, None)
     }
 }
 
-fn labelled<const N: usize>(metric: &mut MetricEncoder<'_>, labels: [(&str, &str); N], value: f64) -> fmt::Result {
+fn labelled<const N: usize>(
+    metric: &mut MetricEncoder<'_>,
+    labels: [(&str, &str); N],
+    value: f64,
+) -> fmt::Result {
     ConstCounter::new(value).encode(metric.encode_family(&labels)?)
+}
+
+/// A label's value; the encoder writes it as it is.
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

@@ -10,6 +10,8 @@ mod progress;
 mod recent;
 mod report;
 mod routes;
+#[cfg(test)]
+pub(crate) mod scripted;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -19,9 +21,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dflash_engine::Decoding;
 
-pub use ended::{Ended, Outcome};
+pub(crate) use ended::{Ended, Outcome};
+pub(crate) use memory::Memory;
 pub use observer::Observer;
-pub use progress::Progress;
+pub(crate) use progress::Progress;
 pub use routes::{count_refusals, routes};
 
 use crate::Diagnostics;

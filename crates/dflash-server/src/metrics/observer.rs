@@ -34,10 +34,11 @@ impl Observer {
     fn watch(&self, event: &Event) {
         let State { counts, current, .. } = &mut *self.metrics.state();
         let Some(progress) = current.get_mut(&self.key) else { return };
-        if let Some(seconds) = progress.admitted(progress.elapsed_s()) {
-            counts.queue.observe(seconds, 1);
-        }
         match event {
+            Event::Admitted { queued_s } => {
+                counts.queue.observe(*queued_s, 1);
+                progress.queue_s = Some(*queued_s);
+            }
             Event::PrefillProgress { done, total } => {
                 counts.prompt_tokens += done.saturating_sub(progress.prefill.0) as u64;
                 progress.prefill = (*done, *total);

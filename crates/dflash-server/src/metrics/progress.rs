@@ -58,22 +58,6 @@ impl Progress {
         }
     }
 
-    /// It left the queue; what comes later says nothing new.
-    pub fn admitted(&mut self, queue_s: f64) -> Option<f64> {
-        match self.queue_s {
-            Some(_) => None,
-            None => {
-                self.queue_s = Some(queue_s);
-                self.queue_s
-            }
-        }
-    }
-
-    /// Whether it waits in the queue.
-    pub fn waits(&self) -> bool {
-        self.queue_s.is_none()
-    }
-
     /// Ids came: seconds since the ids before, or since the beginning for the first ones.
     pub fn tokens(&mut self, ids: usize) -> Gap {
         let now = Instant::now();
@@ -129,10 +113,10 @@ impl Progress {
 
     /// Where it is.
     pub fn state(&self) -> &'static str {
-        match (self.waits(), self.delivered) {
-            (true, _) => "queued",
-            (false, None) => "prefill",
-            (false, Some(_)) => "decode",
+        match (self.queue_s, self.delivered) {
+            (None, _) => "queued",
+            (Some(_), None) => "prefill",
+            (Some(_), Some(_)) => "decode",
         }
     }
 
@@ -154,7 +138,7 @@ impl Progress {
             "cache_lookup_ms": null,
             "queue_s": self.queue_s,
             "ttft_s": self.ttft_s(),
-            "prefill_s": self.ttft_s().map(|seconds| seconds - self.queue_s.unwrap_or(0.0)),
+            "prefill_s": self.ttft_s().map(|seconds| (seconds - self.queue_s.unwrap_or(0.0)).max(0.0)),
             "decode_s": self.decode_s(),
             "decode_tok_s": self.tokens_per_second(),
             "acceptance_rate": self.acceptance(),

@@ -9,18 +9,19 @@ const GIGA: f64 = 1e9;
 /// The figures of a server as JSON, in the words of the reference and some of its own. Keys are sorted; what is not
 /// known is null.
 pub fn report(snapshot: &Snapshot) -> Value {
+    let current: Vec<Value> = snapshot.current.iter().map(Progress::current).collect();
     let mut report = json!({
         "server": server(snapshot),
         "runtime": runtime(snapshot),
         "memory": memory(snapshot),
-        "current_request": snapshot.current.first().map(Progress::current),
-        "current_requests": snapshot.current.iter().map(Progress::current).collect::<Vec<_>>(),
+        "current_request": current.first(),
+        "current_requests": current,
         "last_request": snapshot.records.back(),
         "recent_requests": snapshot.records,
         "rates": rates(snapshot),
         "prefix_cache": prefix_cache(),
         "totals": totals(snapshot),
-        "queue": {"active": snapshot.active, "waiting": snapshot.waiting, "max_batch": snapshot.facts.max_batch},
+        "engine": engine(snapshot),
         "policy": snapshot.counts.policy,
         "counts": snapshot.counts,
     });
@@ -53,6 +54,20 @@ fn runtime(snapshot: &Snapshot) -> Value {
         "prefix_cache_enabled": false,
         "target_fa_window": null,
         "diagnostics": snapshot.diagnostics,
+    })
+}
+
+fn engine(snapshot: &Snapshot) -> Value {
+    let load = snapshot.load;
+    json!({
+        "active": load.active,
+        "waiting": load.waiting,
+        "max_batch": snapshot.facts.max_batch,
+        "cancelled": load.cancelled,
+        "faults": load.faults,
+        "steps": load.steps,
+        "step_s": load.step.map(|step| step.as_secs_f64()),
+        "alive": load.alive,
     })
 }
 

@@ -1,11 +1,12 @@
 use std::collections::VecDeque;
 
+use dflash_engine::Load;
 use serde_json::Value;
 
+use super::State;
 use super::counts::Counts;
 use super::memory::Memory;
 use super::progress::Progress;
-use super::State;
 use crate::{App, ModelFacts};
 
 /// The figures of a server at one moment.
@@ -23,10 +24,8 @@ pub struct Snapshot {
     pub started_at: f64,
     /// Of the process.
     pub memory: Memory,
-    /// Answers in work.
-    pub active: usize,
-    /// Answers in the queue.
-    pub waiting: usize,
+    /// Of the engine.
+    pub load: Load,
     /// All that is counted.
     pub counts: Counts,
     /// Answers in work or in the queue, the oldest first.
@@ -41,7 +40,6 @@ impl Snapshot {
     /// Of now.
     pub fn of(app: &App) -> Self {
         let State { counts, current, recent, .. } = &*app.metrics.state();
-        let waiting = current.values().filter(|progress| progress.waits()).count();
         Self {
             model: app.model.id.clone(),
             facts: app.model.facts.clone(),
@@ -49,8 +47,7 @@ impl Snapshot {
             uptime_s: app.started.elapsed().as_secs_f64(),
             started_at: app.model.created as f64,
             memory: Memory::now(),
-            active: current.len() - waiting,
-            waiting,
+            load: app.model.engine.load(),
             counts: counts.clone(),
             current: current.values().cloned().collect(),
             records: recent.records.clone(),
