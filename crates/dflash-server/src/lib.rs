@@ -15,6 +15,7 @@ pub mod logs;
 pub mod metrics;
 mod model;
 pub mod openai;
+pub mod page;
 mod router;
 mod serve;
 mod settings;

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 
-use crate::{App, anthropic, metrics, openai};
+use crate::{App, anthropic, metrics, openai, page};
 
 /// All routes of a server.
 pub fn router(app: App) -> Router {
@@ -14,6 +14,7 @@ pub fn router(app: App) -> Router {
         .merge(openai::routes())
         .merge(anthropic::routes())
         .merge(metrics::routes())
+        .merge(page::routes())
         .layer(limit)
         .layer(from_fn_with_state(app.clone(), metrics::count_refusals))
         .with_state(app)

@@ -95,7 +95,7 @@ fn rates(snapshot: &Snapshot) -> Value {
         "average_decode_tok_s": counts.decode_tokens_per_second(),
         "prefill_tokens_physical_per_s": ratio(counts.prompt_tokens as f64, counts.prefill_s),
         "prefill_tokens_restored_per_s": null,
-        "active_decode_tok_s": decoding.map(Progress::tokens_per_second).sum::<f64>(),
+        "active_decode_tok_s": decoding.map(Progress::tokens_per_second).fold(0.0, |sum, rate| sum + rate),
         "tokens_per_cycle": counts.tokens_per_cycle(),
         "acceptance_ratio": counts.acceptance_ratio(),
     })
