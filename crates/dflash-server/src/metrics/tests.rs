@@ -187,3 +187,42 @@ fn the_reference_s_names_are_there_and_sorted() {
     }
     assert!(keys(&json).is_sorted());
 }
+
+/// Names of metrics in a text.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("dflash_") || word.starts_with("process_"))
+}
+
+#[test]
+fn the_dashboard_shows_what_is_told_and_all_of_it() {
+    let (metrics, _work) = busy();
+    let mut snapshot = snapshot(&metrics);
+    snapshot.memory.peak = Some(1);
+    let text = exposition(snapshot);
+    let told: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split(['{', ' ']).next())
+        .collect();
+    let dashboard: Value = serde_json::from_str(include_str!("../../../../deploy/grafana.json")).unwrap();
+    let dashboard = dashboard.to_string();
+    let shown: Vec<&str> = names(&dashboard).collect();
+    for name in &shown {
+        assert!(told.contains(name), "{name} is not told");
+    }
+    let elsewhere = [
+        "dflash_build_info",
+        "process_start_time_seconds",
+        "dflash_prefill_seconds_total",
+        "dflash_decode_seconds_total",
+        "dflash_tokens_per_cycle",
+        "dflash_acceptance_ratio",
+    ];
+    let sizes = |name: &str| {
+        name.starts_with("dflash_request_prompt") || name.starts_with("dflash_request_generated")
+    };
+    for name in told.iter().filter(|name| !name.ends_with("_sum") && !name.ends_with("_count")) {
+        assert!(shown.contains(name) || elsewhere.contains(name) || sizes(name), "{name} is not shown");
+    }
+}
