@@ -30,6 +30,7 @@ pub fn routes() -> Router<App> {
         .route("/chat/completions", post(chat::create))
         .route("/v1/completions", post(completions::create))
         .route("/completions", post(completions::create))
+        .route("/v1/responses", post(responses::create))
         .route("/v1/models", get(models::list))
         .route("/models", get(models::list))
         .route("/v1/models/{*id}", get(models::one))
