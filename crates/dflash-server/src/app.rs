@@ -26,13 +26,13 @@ pub struct Parts {
 impl App {
     /// Brings both together.
     pub fn new(model: ServedModel, settings: ServerSettings) -> Self {
-        Self(Arc::new(Parts {
-            model,
-            settings,
-            metrics: Metrics::default(),
-            life: Life::default(),
-            started: Instant::now(),
-        }))
+        Self::observed(model, settings, Metrics::default())
+    }
+
+    /// With counts of the caller's.
+    pub fn observed(model: ServedModel, settings: ServerSettings, metrics: Metrics) -> Self {
+        let (life, started) = (Life::default(), Instant::now());
+        Self(Arc::new(Parts { model, settings, metrics, life, started }))
     }
 }
 

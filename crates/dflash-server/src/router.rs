@@ -1,9 +1,10 @@
 use axum::Router;
 use axum::http::{Method, Uri};
+use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 
 use crate::family::Family;
-use crate::{ApiError, App, Kind, anthropic, gate, health, openai, openapi};
+use crate::{ApiError, App, Kind, anthropic, gate, health, metrics, openai, openapi, page};
 
 /// All routes of a server.
 pub fn router(app: App) -> Router {
@@ -11,10 +12,14 @@ pub fn router(app: App) -> Router {
         .merge(health::routes())
         .merge(openai::routes())
         .merge(anthropic::routes())
+        .merge(metrics::routes())
+        .merge(page::routes())
         .merge(openapi::routes())
         .fallback(no_route)
         .method_not_allowed_fallback(other_method);
-    gate::guarded(routes, &app).with_state(app)
+    gate::guarded(routes, &app)
+        .layer(from_fn_with_state(app.clone(), metrics::count_refusals))
+        .with_state(app)
 }
 
 async fn no_route(uri: Uri) -> Response {

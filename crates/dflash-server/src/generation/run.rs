@@ -4,7 +4,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{AnswerFormat, Generation, Piece};
 use crate::metrics::{Observer, RequestFacts};
-use crate::{ApiError, App, ServedModel};
+use crate::{ApiError, App, ServedModel, logs};
 
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,13 +86,16 @@ struct InWork {
 pub fn start(app: &App, generation: &Generation, facts: &RequestFacts) -> Result<Running, ApiError> {
     let (sender, events) = tokio::sync::mpsc::unbounded_channel();
     let model = &app.model;
+    if app.settings.log_prompts {
+        logs::prompt(&facts.id, &model.tokenizer.decode(&generation.prompt, false));
+    }
     let mut answers = Vec::new();
     for answer in 0..generation.answers as usize {
         let parser = AnswerParser::new(&model.tokenizer, generation.format.clone())?;
         let sender = sender.clone();
         let sink = Box::new(move |event| sender.send((answer, event)).is_ok());
         let ticket = model.engine.submit_to(engine_request(model, generation, answer, &parser), sink)?;
-        let observer = app.metrics.observe(facts);
+        let observer = app.metrics.observe(facts, answer, generation.decoding);
         answers.push(InWork { parser, logprobs: Vec::new(), observer, _ticket: ticket });
     }
     Ok(Running { events, open: answers.len(), answers })
