@@ -8,6 +8,8 @@
 
 pub mod anthropic;
 mod app;
+pub mod body;
+mod conversation;
 mod diagnostics;
 mod error;
 pub mod generation;
@@ -20,6 +22,7 @@ mod router;
 mod serve;
 mod settings;
 mod sse;
+mod transcript;
 
 pub use app::App;
 pub use diagnostics::{Diagnostics, DiagnosticsLevel};

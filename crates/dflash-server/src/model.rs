@@ -1,5 +1,6 @@
 use dflash_engine::EngineHandle;
-use dflash_text::{ChatTemplate, Tokenizer};
+use dflash_grammar::Grammars;
+use dflash_text::{ChatFormat, Tokenizer};
 
 /// The pair that is served.
 pub struct ServedModel {
@@ -14,7 +15,9 @@ pub struct ServedModel {
     /// Text to ids and back.
     pub tokenizer: Tokenizer,
     /// Conversation to prompt.
-    pub template: Option<ChatTemplate>,
+    pub format: ChatFormat,
+    /// Answers that must fit.
+    pub grammars: Grammars,
     /// Ids that end an answer.
     pub stop_ids: Vec<u32>,
     /// What is told of it.

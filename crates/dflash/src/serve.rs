@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use dflash_grammar::Grammars;
 use dflash_server::{App, ModelFacts, ServedModel, ServerSettings};
+use dflash_text::ChatFormat;
 
 use crate::cli::ServeArgs;
 use crate::env::Environment;
@@ -60,6 +62,8 @@ fn served(runtime: Runtime, request: &ServeRequest) -> (ServedModel, impl Drop) 
         prefill_step_size: request.options.prefill_step_size.value,
     };
     let (tokenizer, template) = text.into_parts();
+    let grammars = Grammars::new(&tokenizer, &stop_ids);
+    let format = ChatFormat::new(&tokenizer, template, None);
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
     let model = ServedModel {
         id: "smollm2-135m".into(),
@@ -67,7 +71,8 @@ fn served(runtime: Runtime, request: &ServeRequest) -> (ServedModel, impl Drop) 
         created,
         engine,
         tokenizer,
-        template,
+        format,
+        grammars,
         stop_ids,
         facts,
     };

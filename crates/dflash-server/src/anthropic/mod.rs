@@ -1,5 +1,10 @@
 //! The routes of the Anthropic API: `/v1/messages` and `/v1/messages/count_tokens`.
 
+mod content;
+mod conversation;
+mod error;
+mod message;
+
 use axum::Router;
 
 use crate::App;

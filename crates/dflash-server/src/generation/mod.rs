@@ -10,6 +10,4 @@ pub use request::Generation;
 pub use run::{Finish, Running, Step, Update, start};
 pub use usage::Usage;
 
-pub use piece::{AnswerFormat, AnswerParser, Piece};
-
-mod piece;
+pub use dflash_text::{AnswerFormat, Piece};

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use dflash_engine::{Decoding, SamplingParams};
-use dflash_text::{Message, RenderRequest};
+use dflash_text::ChatRequest;
 use futures_util::stream;
 use serde_json::{Value, json};
 
@@ -49,23 +49,18 @@ fn generation(app: &App, body: &Value) -> Result<Generation, ApiError> {
     let Some(messages) = body["messages"].as_array() else {
         return Err(ApiError::invalid("messages", "messages is missing: give a list of messages"));
     };
-    let Some(template) = &app.model.template else {
-        return Err(ApiError::new(
-            Kind::Invalid,
-            "the model has no chat template; /v1/completions takes a prompt as it is",
-        ));
-    };
-    let messages = messages.iter().cloned().map(Message::from_json).collect::<Result<_, _>>()?;
-    let rendered = template.render(&RenderRequest::new(messages))?;
+    let prompt = app.model.format.prompt(&ChatRequest::new(messages.clone()))?;
     let sampling = SamplingParams::new(app.settings.sampling.clone());
     Ok(Generation {
-        prompt: app.model.tokenizer.encode_rendered(&rendered)?,
+        prompt: prompt.ids,
         max_tokens: body["max_tokens"].as_u64().map_or(app.settings.max_tokens, |n| n as usize),
         sampling: sampling.map_err(|error| ApiError::new(Kind::Invalid, error.to_string()))?,
         answers: 1,
         logprobs: None,
         decoding: Decoding::Speculative,
         format: AnswerFormat::default(),
+        constraint: None,
+        thinking_budget: None,
     })
 }
 

@@ -3,6 +3,7 @@
 mod chat;
 mod error;
 mod models;
+mod responses;
 
 use axum::Router;
 use axum::routing::{get, post};

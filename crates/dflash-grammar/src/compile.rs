@@ -1,0 +1,88 @@
+use std::thread;
+
+use dflash_text::Tokenizer;
+use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
+use llguidance::{ParserFactory, TokenParser};
+use serde_json::json;
+
+use crate::schema::{MOST_PATTERN, bound, checked};
+use crate::{Constraint, GrammarError, Reasoning};
+
+/// Bytes of a grammar's text, and brackets open in it at once.
+const MOST_LARK: usize = 64 * 1024;
+const MOST_OPEN: usize = 64;
+/// The library goes down every reference and along every list by recursion.
+const STACK: usize = 64 << 20;
+
+/// What one grammar may take: a second to compile, some 20 ms and 100 MB to follow.
+pub(crate) fn limits() -> ParserLimits {
+    ParserLimits {
+        max_lexer_states: 50_000,
+        max_grammar_size: 200_000,
+        verbose_errors: false,
+        ..ParserLimits::default()
+    }
+}
+
+/// The parser of `constraint`.
+pub(crate) fn compile(
+    factory: &ParserFactory,
+    tokenizer: &Tokenizer,
+    constraint: &Constraint,
+    reasoning: Option<&Reasoning>,
+) -> Result<TokenParser, GrammarError> {
+    let _ = (tokenizer, reasoning);
+    let grammar = match constraint {
+        Constraint::JsonObject => GrammarWithLexer::from_json_schema(checked(&json!({"type": "object"}))?),
+        Constraint::JsonSchema(schema) => GrammarWithLexer::from_json_schema(checked(schema)?),
+        Constraint::Regex(pattern) => {
+            bound("a regular expression's size in bytes", pattern.len(), MOST_PATTERN)?;
+            GrammarWithLexer::from_regex(pattern)
+        }
+        Constraint::Lark(text) => {
+            check_lark(text)?;
+            GrammarWithLexer::from_lark(text.clone())
+        }
+    };
+    let parser = deep(|| factory.create_parser(TopLevelGrammar::from_grammar(grammar)))?;
+    parser.map_err(|error| refused(constraint, &error.to_string()))
+}
+
+/// Runs `work` where there is stack enough.
+fn deep<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, GrammarError> {
+    let no_thread = |reason: String| GrammarError::Grammar { kind: "constraint", reason };
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("dflash-grammar".into()).stack_size(STACK);
+        let thread = thread.spawn_scoped(scope, work).map_err(|error| no_thread(error.to_string()))?;
+        thread.join().map_err(|_| no_thread("the grammar library panicked".into()))
+    })
+}
+
+fn check_lark(text: &str) -> Result<(), GrammarError> {
+    bound("a grammar's size in bytes", text.len(), MOST_LARK)?;
+    if text.contains("%json") {
+        let reason = "it has %json; ask for a JSON schema instead".into();
+        return Err(GrammarError::Grammar { kind: "grammar", reason });
+    }
+    let mut open = 0usize;
+    for byte in text.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' => open += 1,
+            b')' | b']' | b'}' => open = open.saturating_sub(1),
+            _ => continue,
+        }
+        bound("a grammar's nesting", open, MOST_OPEN)?;
+    }
+    Ok(())
+}
+
+/// The library's words, without where in its own code and state it was.
+fn refused(constraint: &Constraint, words: &str) -> GrammarError {
+    let reason = words.split("<backtrace>").next().unwrap_or_default();
+    let reason = reason.split("<state>").next().unwrap_or_default().trim().to_owned();
+    match constraint {
+        Constraint::JsonObject | Constraint::JsonSchema(_) => GrammarError::Schema { reason },
+        Constraint::Regex(_) => GrammarError::Grammar { kind: "regular expression", reason },
+        Constraint::Lark(_) => GrammarError::Grammar { kind: "grammar", reason },
+    }
+}

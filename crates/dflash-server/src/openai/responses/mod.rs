@@ -1,0 +1,5 @@
+//! `POST /v1/responses`
+
+mod input;
+mod output;
+mod response;
