@@ -38,7 +38,7 @@ impl Default for AnswerFormat {
 ///
 /// Nothing of a marker is ever part of the text: what may be the beginning of one is held back. A marker, or part
 /// of one, that is a control token of the vocabulary counts as that token only; the rest counts as text, however it
-/// is split into ids. Blanks next to a marker are left out. What turns out to be no call, or calls a tool that is not
+/// is split into ids. Blanks next to a marker are left out, except where text goes on after it. What turns out to be no call, or calls a tool that is not
 /// declared, is text as the model wrote it. A call inside of a block of reasoning is found.
 ///
 /// A clone is a checkpoint.

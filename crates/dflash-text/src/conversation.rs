@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::template_habits::TemplateHabits;
-use crate::{ChatRequest, Message, ReasoningMarkers, RenderRequest, TextError, plain_tools};
+use crate::{ChatRequest, Message, ReasoningMarkers, RenderRequest, TextError, plain_tools, wire_message};
 
 /// Under which keys clients send the reasoning of earlier answers.
 const REASONING_KEYS: [&str; 2] = ["reasoning_content", "reasoning"];
@@ -19,14 +19,15 @@ pub(crate) struct Conversation<'a> {
 impl Conversation<'_> {
     pub fn prepare(&self, request: &ChatRequest) -> Result<RenderRequest, TextError> {
         if request.messages.is_empty() {
-            return Err(TextError::InvalidMessage { reason: "there are none".to_owned() });
+            return Err(TextError::InvalidMessage { reason: "messages is empty".to_owned() });
         }
         let messages = request.messages.iter().enumerate().map(|(at, message)| self.message(at, message));
         let mut messages = messages.collect::<Result<Vec<_>, _>>()?;
+        wire_message::name_results(&mut messages);
         let mut tools = if request.tools_wanted { request.tools.clone() } else { Vec::new() };
         let mut added = Vec::new();
         if !self.habits.shows_tools {
-            messages = plain_tools::in_words(messages)?;
+            messages = plain_tools::in_words(messages);
             if !tools.is_empty() {
                 added.push(plain_tools::description(&std::mem::take(&mut tools)));
             }
@@ -37,19 +38,12 @@ impl Conversation<'_> {
     }
 
     fn message(&self, at: usize, value: &Value) -> Result<Message, TextError> {
-        let mut message = Message::from_json(value.clone()).map_err(|error| match error {
+        let mut message = wire_message::read(value).map_err(|error| match error {
             TextError::InvalidMessage { reason } => {
                 TextError::InvalidMessage { reason: format!("messages[{at}]: {reason}") }
             }
             other => other,
         })?;
-        if message.role() == "developer" {
-            message.set("role", "system");
-        }
-        // Templates join content with text; what is no content is an empty one, as in the reference.
-        if message.content().is_none() {
-            message.set("content", "");
-        }
         if message.role() == "assistant" {
             self.hand_over_reasoning(&mut message);
         }

@@ -65,6 +65,7 @@ mod tokenizer_parts;
 mod tool_format;
 mod tool_set;
 mod vocab_kind;
+mod wire_message;
 
 pub use answer::{AnswerFormat, AnswerParser};
 pub use chat_format::{ChatFormat, ChatPrompt};

@@ -13,7 +13,8 @@ pub(crate) enum Channel {
 /// Collects what is visible and cuts it before a stop string.
 ///
 /// A stop string has to stand within one run of text: a marker ends what looked like the beginning of one. Blanks
-/// next to a marker are no part of the text.
+/// next to a marker are no part of the text, unless more of the same text follows: then they keep its words apart,
+/// those before the marker if there are any.
 #[derive(Debug, Clone)]
 pub(crate) struct Outlet {
     pieces: Vec<Piece>,
@@ -21,12 +22,24 @@ pub(crate) struct Outlet {
     channel: Channel,
     /// Whether blanks wait for what follows them.
     holds_blanks: bool,
-    blanks: String,
+    /// By channel.
+    runs: [Run; 2],
     after_mark: bool,
     started: usize,
     complete: usize,
     parallel: bool,
     stopped: bool,
+}
+
+/// Where the text of a channel stands.
+#[derive(Debug, Clone, Default)]
+struct Run {
+    /// Whether anything has been shown.
+    begun: bool,
+    /// Blanks that are shown if more follows.
+    gap: String,
+    /// Whether the gap stands before a marker, and those after it do not count.
+    closed: bool,
 }
 
 impl Outlet {
@@ -41,7 +54,7 @@ impl Outlet {
             stops: StopStrings::new(stop)?,
             channel: Channel::Content,
             holds_blanks,
-            blanks: String::new(),
+            runs: Default::default(),
             after_mark,
             started: 0,
             complete: 0,
@@ -72,23 +85,36 @@ impl Outlet {
 
     /// Shows one more character.
     pub fn text(&mut self, channel: Channel, c: char) {
-        if self.stopped || (self.after_mark && c.is_whitespace()) {
+        if self.stopped {
             return;
         }
-        (self.after_mark, self.channel) = (false, channel);
+        self.channel = channel;
+        if self.after_mark && c.is_whitespace() {
+            let run = self.run();
+            if run.begun && !run.closed {
+                run.gap.push(c);
+            }
+            return;
+        }
+        self.after_mark = false;
+        self.run().closed = false;
         let push = self.stops.push(c.encode_utf8(&mut [0; 4]));
         self.show(&push.emit);
         if push.stopped {
-            self.show_blanks();
+            self.show_gap();
             self.stopped = true;
         }
     }
 
-    /// A marker: what is held back is no stop string, and blanks here are left out.
+    /// A marker: what is held back is no stop string.
     pub fn mark(&mut self) {
         let held = self.stops.flush();
         self.show(&held);
-        self.blanks.clear();
+        let run = self.run();
+        if !run.begun {
+            run.gap.clear();
+        }
+        run.closed = !run.gap.is_empty();
         self.after_mark = true;
     }
 
@@ -128,7 +154,13 @@ impl Outlet {
     pub fn finish(&mut self) {
         let held = self.stops.flush();
         self.show(&held);
-        self.show_blanks();
+        if !self.after_mark {
+            self.show_gap();
+        }
+    }
+
+    fn run(&mut self) -> &mut Run {
+        &mut self.runs[self.channel as usize]
     }
 
     fn arguments(&mut self, json: String) {
@@ -143,20 +175,23 @@ impl Outlet {
     fn show(&mut self, text: &str) {
         let solid = if self.holds_blanks { text.trim_end() } else { text };
         if !solid.is_empty() {
-            self.show_blanks();
+            self.show_gap();
             self.push(solid);
         }
-        self.blanks += &text[solid.len()..];
+        self.run().gap += &text[solid.len()..];
     }
 
-    fn show_blanks(&mut self) {
-        let blanks = std::mem::take(&mut self.blanks);
-        self.push(&blanks);
+    fn show_gap(&mut self) {
+        let gap = std::mem::take(&mut self.run().gap);
+        self.push(&gap);
     }
 
     fn push(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        self.run().begun = true;
         match (self.channel, self.pieces.last_mut()) {
-            _ if text.is_empty() => {}
             (Channel::Content, Some(Piece::Content(last))) => *last += text,
             (Channel::Reasoning, Some(Piece::Reasoning(last))) => *last += text,
             (Channel::Content, _) => self.pieces.push(Piece::Content(text.to_owned())),

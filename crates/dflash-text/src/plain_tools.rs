@@ -1,9 +1,9 @@
 //! Tools for models whose chat template knows none: described in words, called and answered in text.
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
+use crate::Message;
 use crate::python_text::JsonStyle;
-use crate::{Message, TextError};
 
 /// What the system message says about the tools.
 pub(crate) fn description(tools: &[Value]) -> String {
@@ -20,7 +20,7 @@ pub(crate) fn description(tools: &[Value]) -> String {
 }
 
 /// Puts calls into the text of the assistant, and what tools gave into messages of the user.
-pub(crate) fn in_words(messages: Vec<Message>) -> Result<Vec<Message>, TextError> {
+pub(crate) fn in_words(messages: Vec<Message>) -> Vec<Message> {
     let mut out: Vec<Message> = Vec::new();
     let mut after_tool = false;
     for message in messages {
@@ -28,33 +28,27 @@ pub(crate) fn in_words(messages: Vec<Message>) -> Result<Vec<Message>, TextError
         match out.last_mut() {
             Some(last) if is_tool && after_tool => last.append("\n", &response(&message)),
             _ if is_tool => out.push(Message::new("user", response(&message))),
-            _ => out.push(with_calls_in_words(message)?),
+            _ => out.push(with_calls_in_words(message)),
         }
         after_tool = is_tool;
     }
-    Ok(out)
+    out
 }
 
 fn response(message: &Message) -> String {
     format!("<tool_response>\n{}\n</tool_response>", message.content().unwrap_or_default())
 }
 
-fn with_calls_in_words(mut message: Message) -> Result<Message, TextError> {
-    let Some(Value::Array(calls)) = message.remove("tool_calls") else { return Ok(message) };
+fn with_calls_in_words(mut message: Message) -> Message {
+    let Some(Value::Array(calls)) = message.remove("tool_calls") else { return message };
     for call in &calls {
-        let text = call_in_words(call)?;
-        message.append("\n", &text);
+        message.append("\n", &call_in_words(&call["function"]));
     }
-    Ok(message)
+    message
 }
 
-fn call_in_words(call: &Value) -> Result<String, TextError> {
-    let function = call.get("function").unwrap_or(call);
-    let name = function["name"].as_str();
-    let reason = || "a tool call has no function name".to_owned();
-    let name = name.ok_or_else(|| TextError::InvalidMessage { reason: reason() })?;
-    let arguments = function.get("arguments").cloned().unwrap_or_else(|| Value::Object(Map::new()));
-    let call: Map<String, Value> =
-        [("name".to_owned(), name.into()), ("arguments".to_owned(), arguments)].into_iter().collect();
-    Ok(format!("<tool_call>\n{}\n</tool_call>", JsonStyle::new(None).dumps(&call.into())))
+fn call_in_words(function: &Value) -> String {
+    let arguments = function.get("arguments").cloned().unwrap_or_else(|| json!({}));
+    let call = json!({"name": function["name"], "arguments": arguments});
+    format!("<tool_call>\n{}\n</tool_call>", JsonStyle::new(None).dumps(&call))
 }
