@@ -5,11 +5,13 @@ mod banner;
 pub mod idle;
 mod names;
 mod request;
+mod watch;
 
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dflash_grammar::Grammars;
+use dflash_server::metrics::Metrics;
 use dflash_server::{App, Ended, ModelFacts, ServedModel, Signal};
 use dflash_text::{ChatFormat, ChatTemplate, Tokenizer};
 
@@ -31,14 +33,15 @@ pub use request::ServeRequest;
 /// A pair that cannot be had, an address that is taken.
 pub fn serve(request: &ServeRequest, env: &Environment) -> Outcome<ExitCode> {
     request.remarks.iter().for_each(say);
+    let diagnostics = request.watch.begin(request)?;
     let runtime =
         Runtime::open_for(&request.pair, &request.options, request.engine, env, Progress::of_stderr())?;
     let (model, experience) = served(runtime, request)?;
     let banner = banner::Banner::new(&model, &request.settings);
     // From now on the server sees to signals.
     let (_, caught) = Interrupt::catch();
-    let ended =
-        dflash_server::serve(App::new(model, request.settings.clone()), |address| say(banner.at(address)));
+    let app = App::observed(model, request.settings.clone(), Metrics::new(diagnostics));
+    let ended = dflash_server::serve(app, |address| say(banner.at(address)));
     drop(experience);
     match ended.map_err(|error| Failure::from_error(&error))? {
         Ended::Drained => {}

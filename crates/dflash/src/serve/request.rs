@@ -9,6 +9,7 @@ use dflash_server::ServerSettings;
 use serde_json::{Map, Value};
 
 use super::args::{AddressArgs, DefaultArgs, LoadArgs};
+use super::watch::Watch;
 use super::{ServeArgs, idle};
 use crate::env::Environment;
 use crate::options::Options;
@@ -41,6 +42,8 @@ pub struct ServeRequest {
     pub names: Vec<String>,
     /// Chat template instead of the model's own.
     pub template: Option<String>,
+    /// What it tells of its work.
+    pub watch: Watch,
     /// What to say before anything is loaded.
     pub remarks: Vec<String>,
 }
@@ -61,6 +64,7 @@ impl ServeRequest {
             engine: engine(&args.load, env)?,
             names: names(&args.address)?,
             template: template(&args.defaults, env)?,
+            watch: Watch::read(&args.logs, env)?,
             settings,
             remarks,
         })

@@ -39,7 +39,7 @@ pub async fn create(State(app): State<App>, body: JsonBody) -> Result<HttpRespon
         max_tokens: generation.max_tokens,
     };
     let response = Response::new(id, app.model.id.clone(), echo);
-    let running = start(&app, &generation, &facts)?;
+    let running = start(&app, &generation, &facts).await?;
     let telling = Telling::new(&app, running, &generation, response);
     match stream {
         true => Ok(telling.stream()),
