@@ -1,12 +1,14 @@
 use std::thread;
 
-use dflash_text::Tokenizer;
-use llguidance::api::{GrammarWithLexer, ParserLimits, TopLevelGrammar};
-use llguidance::{ParserFactory, TokenParser};
+use dflash_text::{TextError, Tokenizer};
+use llguidance::api::{ParserLimits, TopLevelGrammar};
+use llguidance::{ParserFactory, TokenParser, regex_to_lark};
 use serde_json::json;
 
+use crate::lark::{Lark, Text};
 use crate::schema::{MOST_PATTERN, bound, checked};
-use crate::{Constraint, GrammarError, Reasoning};
+use crate::tools::Tool;
+use crate::{Constraint, GrammarError, Reasoning, calls};
 
 /// Bytes of a grammar's text, and brackets open in it at once.
 const MOST_LARK: usize = 64 * 1024;
@@ -31,21 +33,50 @@ pub(crate) fn compile(
     constraint: &Constraint,
     reasoning: Option<&Reasoning>,
 ) -> Result<TokenParser, GrammarError> {
-    let _ = (tokenizer, reasoning);
-    let grammar = match constraint {
-        Constraint::JsonObject => GrammarWithLexer::from_json_schema(checked(&json!({"type": "object"}))?),
-        Constraint::JsonSchema(schema) => GrammarWithLexer::from_json_schema(checked(schema)?),
+    let mut lark = Lark::new(tokenizer);
+    let answer = answer(&mut lark, constraint)?;
+    let start = match reasoning {
+        Some(reasoning) => after_reasoning(&mut lark, reasoning, &answer).map_err(unspeakable)?,
+        None => answer,
+    };
+    let grammar = TopLevelGrammar::from_lark(lark.finish(&start));
+    let parser = deep(|| factory.create_parser(grammar))?;
+    parser.map_err(|error| refused(constraint, &error.to_string()))
+}
+
+/// The expression of the answer itself.
+fn answer(lark: &mut Lark<'_>, constraint: &Constraint) -> Result<String, GrammarError> {
+    match constraint {
+        Constraint::JsonObject => Ok(format!("%json {}", checked(&json!({"type": "object"}))?)),
+        Constraint::JsonSchema(schema) => Ok(format!("%json {}", checked(schema)?)),
+        Constraint::ToolCalls { format, tools, choice, parallel } => {
+            calls::answer(lark, *format, &Tool::read_all(tools)?, choice, *parallel)
+        }
         Constraint::Regex(pattern) => {
             bound("a regular expression's size in bytes", pattern.len(), MOST_PATTERN)?;
-            GrammarWithLexer::from_regex(pattern)
+            Ok(lark.terminal(&format!("/{}/", regex_to_lark(pattern, ""))))
         }
         Constraint::Lark(text) => {
             check_lark(text)?;
-            GrammarWithLexer::from_lark(text.clone())
+            Ok(format!("%lark {{\n{text}\n}}"))
         }
-    };
-    let parser = deep(|| factory.create_parser(TopLevelGrammar::from_grammar(grammar)))?;
-    parser.map_err(|error| refused(constraint, &error.to_string()))
+    }
+}
+
+/// `answer` after a block of reasoning, which the model may open where the prompt has not.
+fn after_reasoning(lark: &mut Lark<'_>, reasoning: &Reasoning, answer: &str) -> Result<String, TextError> {
+    let (open, close) = (lark.marker(&reasoning.open)?, lark.marker(&reasoning.close)?);
+    let thought = lark.text_until(&Text::any(), &close);
+    let gap = lark.terminal("/[ \\n]{1,4}/");
+    let answer = lark.rule(answer);
+    Ok(match reasoning.begun {
+        true => format!("{thought} {gap}? {answer}"),
+        false => format!("({} {thought} {gap}?)? {answer}", open.expression()),
+    })
+}
+
+fn unspeakable(error: TextError) -> GrammarError {
+    GrammarError::Vocabulary { reason: error.to_string() }
 }
 
 /// Runs `work` where there is stack enough.
@@ -78,10 +109,11 @@ fn check_lark(text: &str) -> Result<(), GrammarError> {
 
 /// The library's words, without where in its own code and state it was.
 fn refused(constraint: &Constraint, words: &str) -> GrammarError {
-    let reason = words.split("<backtrace>").next().unwrap_or_default();
-    let reason = reason.split("<state>").next().unwrap_or_default().trim().to_owned();
+    let cut = |words: &str, at: &str| words.split(at).next().unwrap_or_default().trim().to_owned();
+    let reason = cut(&cut(words, "<backtrace>"), "<state>");
     match constraint {
         Constraint::JsonObject | Constraint::JsonSchema(_) => GrammarError::Schema { reason },
+        Constraint::ToolCalls { .. } => GrammarError::Tools { reason },
         Constraint::Regex(_) => GrammarError::Grammar { kind: "regular expression", reason },
         Constraint::Lark(_) => GrammarError::Grammar { kind: "grammar", reason },
     }

@@ -1,9 +1,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use dflash_engine::{TokenGuard, TokenMask, Verdict};
 use llguidance::Matcher;
-
-use crate::{TokenGuard, TokenMask, Verdict};
 
 /// One answer's place in its grammar.
 ///
@@ -45,7 +44,7 @@ impl TokenGuard for GrammarGuard {
     fn allowed(&mut self) -> Option<&TokenMask> {
         if !self.fresh {
             self.mask = match self.matcher.compute_mask() {
-                Ok(set) => TokenMask::new(set.as_slice().to_vec()),
+                Ok(set) => TokenMask::from_words(set.as_slice().to_vec()),
                 Err(_) if self.stop_ids.is_empty() => return None,
                 Err(_) => mask_of(&self.stop_ids),
             };
@@ -82,12 +81,11 @@ fn may_follow(matcher: &mut Matcher, id: u32) -> bool {
     }
 }
 
-fn mask_of(ids: &[u32]) -> TokenMask {
-    let mut words = vec![0; ids.iter().max().map_or(0, |&id| id as usize / 32 + 1)];
-    for &id in ids {
-        words[id as usize / 32] |= 1 << (id % 32);
-    }
-    TokenMask::new(words)
+/// The set of `ids`.
+pub(crate) fn mask_of(ids: &[u32]) -> TokenMask {
+    let mut mask = TokenMask::new(ids.iter().max().map_or(0, |&id| id as usize + 1));
+    ids.iter().for_each(|&id| mask.set(id));
+    mask
 }
 
 impl fmt::Debug for GrammarGuard {

@@ -6,20 +6,33 @@
 //!
 //! - [`Grammars`] holds what all constrained requests to a model share, and compiles a [`Constraint`].
 //! - [`GrammarGuard`] is one answer's place in its grammar.
+//! - [`ThinkingBudget`] closes a block of reasoning that has gone on long enough.
+//! - [`StopGuard`] ends an answer at a stop string, and [`Guards`] puts several guards together.
 
 #![forbid(unsafe_code)]
 
+mod calls;
 mod compile;
 mod constraint;
 mod error;
 mod grammars;
 mod guard;
+mod guards;
+mod lark;
 mod schema;
-mod seam;
+mod stop_guard;
+mod thinking_budget;
+mod tool_format;
+mod tools;
+mod values;
 mod vocabulary;
+mod xml;
 
-pub use constraint::{Constraint, Reasoning};
+pub use constraint::{Constraint, Reasoning, ToolChoice};
 pub use error::GrammarError;
 pub use grammars::Grammars;
 pub use guard::GrammarGuard;
-pub use seam::{TokenGuard, TokenMask, Verdict};
+pub use guards::Guards;
+pub use stop_guard::StopGuard;
+pub use thinking_budget::ThinkingBudget;
+pub use tool_format::ToolFormat;

@@ -34,6 +34,10 @@ const REFUSED: [&str; 22] = [
     "discriminator",
 ];
 
+/// Formats of strings that are honoured.
+const FORMATS: [&str; 10] =
+    ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"];
+
 /// Bytes of a schema's text.
 pub(crate) const MOST_BYTES: usize = 256 * 1024;
 /// Schemas in a schema, itself included.
@@ -67,6 +71,44 @@ pub(crate) fn checked(schema: &Value) -> Result<Value, GrammarError> {
     let options = json!({ "whitespace_flexible": true, "whitespace_pattern": BLANK });
     map.insert("x-guidance".into(), options);
     Ok(Value::Object(map))
+}
+
+/// `schema` without what cannot be honoured: for schemas that are advice.
+pub(crate) fn relaxed(schema: &Value) -> Value {
+    match schema {
+        Value::Object(map) => {
+            let honoured = map.iter().filter(|(keyword, value)| !is_beyond(keyword, value));
+            Value::Object(
+                honoured.map(|(keyword, value)| (keyword.clone(), relaxed_in(keyword, value))).collect(),
+            )
+        }
+        other => other.clone(),
+    }
+}
+
+/// The value of `keyword` with the schemas in it relaxed; values that are no schemas stay as they are.
+fn relaxed_in(keyword: &str, value: &Value) -> Value {
+    match value {
+        Value::Object(map) if MAPS.contains(&keyword) => {
+            Value::Object(map.iter().map(|(key, schema)| (key.clone(), relaxed(schema))).collect())
+        }
+        Value::Array(list) if LISTS.contains(&keyword) || keyword == "items" => {
+            Value::Array(list.iter().map(relaxed).collect())
+        }
+        value if SINGLE.contains(&keyword) => relaxed(value),
+        value => value.clone(),
+    }
+}
+
+/// Whether a keyword cannot be honoured, with regular expressions that look around or back among them.
+fn is_beyond(keyword: &str, value: &Value) -> bool {
+    let looks = |text: &str| ["(?=", "(?!", "(?<", "\\b", "\\B"].iter().any(|sign| text.contains(sign));
+    match (keyword, value) {
+        ("pattern", Value::String(text)) => looks(text) || text.len() > MOST_PATTERN,
+        ("format", Value::String(name)) => !FORMATS.contains(&name.as_str()),
+        ("minProperties" | "maxProperties" | "patternProperties", _) => true,
+        _ => REFUSED.contains(&keyword),
+    }
 }
 
 pub(crate) fn bound(what: &'static str, found: usize, limit: usize) -> Result<(), GrammarError> {

@@ -3,7 +3,8 @@
 
 pub mod validate;
 
-use dflash_grammar::{GrammarGuard, TokenGuard, TokenMask, Verdict};
+use dflash_engine::{TokenGuard, TokenMask, Verdict};
+use dflash_grammar::GrammarGuard;
 use dflash_testkit::Rng;
 use dflash_text::{GgufVocab, Tokenizer, TokenizerConfig};
 
@@ -89,7 +90,7 @@ pub fn draw(guard: &mut GrammarGuard, tokenizer: &Tokenizer, rng: &mut Rng, most
 fn check_guesses(guard: &mut GrammarGuard, mask: &TokenMask, id: u32, rng: &mut Rng, allowed: &[u32]) {
     assert_eq!(guard.fits(&[id]), 1, "an id of the mask fits");
     let other = rng.below(allowed.len() as u32 + 300);
-    assert_eq!(guard.fits(&[other]), usize::from(mask.allows(other)), "id {other}");
+    assert_eq!(guard.fits(&[other]), usize::from(mask.contains(other)), "id {other}");
     let expected = guard.expected();
     assert_eq!(guard.fits(&expected), expected.len());
     if let Some(&first) = expected.first() {
@@ -100,14 +101,14 @@ fn check_guesses(guard: &mut GrammarGuard, mask: &TokenMask, id: u32, rng: &mut 
 
 /// The ids of a mask.
 pub fn list(mask: &TokenMask, tokenizer: &Tokenizer) -> Vec<u32> {
-    (0..tokenizer.vocab_len() as u32).filter(|&id| mask.allows(id)).collect()
+    (0..tokenizer.vocab_len() as u32).filter(|&id| mask.contains(id)).collect()
 }
 
 /// Whether `text` in the tokenizer's ids passes the guard to an end of its own, or to a stop id.
 pub fn accepts(guard: &mut GrammarGuard, tokenizer: &Tokenizer, text: &str, stop: u32) -> bool {
     let ids = tokenizer.encode(text, true).unwrap();
     for (at, &id) in ids.iter().chain([&stop]).enumerate() {
-        if !guard.allowed().expect("a mask").allows(id) {
+        if !guard.allowed().expect("a mask").contains(id) {
             return false;
         }
         if guard.push(id) != Verdict::Go {

@@ -1,12 +1,13 @@
 //! What constraining costs: the trie of a vocabulary, compiling, and a mask per position.
 //!
-//!     cargo run --release -p dflash-grammar --example mask_cost [MODEL.gguf]
+//!     cargo run --release -p dflash --example mask_cost [MODEL.gguf]
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use dflash::text::TextPipeline;
-use dflash_grammar::{Constraint, GrammarGuard, Grammars, Reasoning, TokenGuard};
+use dflash_engine::TokenGuard;
+use dflash_grammar::{Constraint, GrammarGuard, Grammars, Reasoning};
 use dflash_models::TargetFiles;
 use dflash_text::{GgufVocab, Tokenizer};
 use serde_json::json;
@@ -130,7 +131,7 @@ fn walk(
 }
 
 fn allows(guard: &mut GrammarGuard, id: u32) -> bool {
-    guard.allowed().is_none_or(|mask| mask.allows(id))
+    guard.allowed().is_none_or(|mask| mask.contains(id))
 }
 
 fn timed<T>(costs: &mut Vec<f64>, work: impl FnOnce() -> T) -> T {
