@@ -1,7 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::decoder::Decoder;
-use crate::{Effort, EngineError, Pass, Stopwatch};
+use crate::{Decoder, Effort, EngineError, Pass, Stopwatch};
 
 /// Rows at which step times are measured, and the widest.
 const WIDTHS: [usize; 5] = [1, 2, 4, 8, 16];

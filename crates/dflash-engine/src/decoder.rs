@@ -1,18 +1,22 @@
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
-use dflash_models::{Taps, Target, Workspace};
-use dflash_tensor::{Backend, Batch, Choice, SeqCache, Tensor};
+use dflash_models::Target;
 
-use crate::choices::{choose, deliver};
-use crate::cycle::{Emit, cycle};
-use crate::prefill::prefill;
+use crate::block::{Block, Part};
+use crate::laps::Lap;
 use crate::sampling::{MOST_ALTERNATIVES, Sampler, SamplingError};
+use crate::scratch::{Scratch, logits};
 use crate::sequence::Sequence;
+use crate::step::{MOST_ROWS, step};
+use crate::width::Allotment;
 use crate::{
-    Adaptive, Decoding, EngineError, Event, Experience, FinishReason, Fixed, Offer, Proposer, Request, Stats,
-    StepCosts, TokenLogprobs, WidthPolicy,
+    Adaptive, Decoding, EngineError, Event, Experience, Fixed, Proposer, Request, Stats, StepCosts,
+    WidthPolicy,
 };
+
+/// Prompt rows beside sequences that decode: at least, and where costs are not known.
+const LEAST_STEP_ROWS: usize = 16;
+const STEP_ROWS: usize = 32;
 
 /// How the width of a cycle is picked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,81 +62,6 @@ pub struct Decoder {
     costs: Option<Arc<StepCosts>>,
     experience: Arc<Mutex<Experience>>,
     policy: Box<NewPolicy>,
-}
-
-/// Storage of the one pass at a time, reused from step to step.
-pub(crate) struct Scratch {
-    pub workspace: Workspace,
-    pub taps: Option<Taps>,
-    pub batch: Batch,
-    pub rows: Vec<u32>,
-    pub offers: Vec<Offer>,
-    pub drafted: Vec<u32>,
-    pub confidence: Vec<f32>,
-    /// Of the rows of a tree; empty for a chain.
-    pub parents: Vec<Option<usize>>,
-    /// Rows of the last pass that were accepted, the staged one first.
-    pub path: Vec<usize>,
-    /// Tapped rows of a path through a tree, one after the other.
-    gathered: Option<Tensor>,
-    pub accepted: Vec<u32>,
-    pub choices: Vec<Choice>,
-    pub sampler: Sampler,
-    pub logits: Option<Tensor>,
-    /// Whether these are of the last pass.
-    pub has_logits: bool,
-    pub logprobs: Vec<TokenLogprobs>,
-    listed: Vec<usize>,
-}
-
-impl Scratch {
-    /// Tapped rows of the last pass; of a tree those of the path.
-    pub fn tapped(&self) -> Option<&Tensor> {
-        let rows = self.taps.as_ref().map(Taps::rows);
-        if self.parents.is_empty() { rows } else { self.gathered.as_ref().or(rows) }
-    }
-
-    /// The drafted row that follows `row` with `id`, which then belongs to the path.
-    pub fn step(&mut self, row: usize, id: u32) -> Option<usize> {
-        let follows = |next: &usize| match self.parents.get(*next) {
-            Some(parent) => *parent == Some(row),
-            None => *next == row + 1,
-        };
-        let right = |next: &usize| self.drafted[next - 1] == id;
-        let next = (row + 1..=self.drafted.len()).filter(follows).find(right)?;
-        self.path.push(next);
-        Some(next)
-    }
-
-    /// Drafted positions that the last pass verified.
-    pub fn depth(&self) -> usize {
-        match self.parents.is_empty() {
-            true => self.drafted.len(),
-            false => {
-                let span = &self.batch.spans()[0];
-                (0..span.rows).map(|row| span.position(row) - span.start).max().unwrap_or(0)
-            }
-        }
-    }
-
-    /// Brings the first `rows` tapped rows of a path through a tree together.
-    pub fn gather_path(&mut self, backend: &dyn Backend, rows: usize) {
-        let Some(taps) = self.taps.as_ref().filter(|_| !self.parents.is_empty()) else { return };
-        let source = taps.rows();
-        let out = self.gathered.take().filter(|tensor| tensor.capacity() >= rows);
-        let mut out = out.unwrap_or_else(|| backend.tensor(rows, source.cols()));
-        out.set_rows(rows);
-        for (row, &from) in self.path[..rows].iter().enumerate() {
-            backend.copy(source, from, 1, &mut out, row, 0);
-        }
-        self.gathered = Some(out);
-    }
-
-    /// Lists the rows of the last pass from `first` on.
-    fn list_rows(&mut self, first: usize) {
-        self.listed.clear();
-        self.listed.extend(first..self.batch.rows());
-    }
 }
 
 impl Decoder {
@@ -197,34 +126,18 @@ impl Decoder {
     /// # Errors
     /// A prompt that cannot be continued, or the backend's error.
     pub fn decode(&self, request: Request, emit: &mut dyn FnMut(Event) -> bool) -> Result<(), EngineError> {
-        self.decode_with(&mut self.scratch(), request, emit)
-    }
-
-    pub(crate) fn decode_with(
-        &self,
-        scratch: &mut Scratch,
-        request: Request,
-        emit: &mut Emit<'_>,
-    ) -> Result<(), EngineError> {
-        let mut seq = self.admit(request)?;
-        let began = Instant::now();
-        if !prefill(self, scratch, &mut seq, emit)? {
-            return Ok(());
+        let mut scratch = Scratch::new(self);
+        let mut seqs = [self.admit(request)?];
+        while !seqs[0].is_over() {
+            step(self, &mut scratch, &mut seqs, usize::MAX, &mut |_, event| emit(event));
         }
-        if !first(self, scratch, &mut seq, emit)? {
-            return Ok(());
+        let [seq] = &mut seqs;
+        if let Some(error) = seq.failed.take() {
+            return Err(error);
         }
-        seq.stats.prefill_s = began.elapsed().as_secs_f64();
-        let began = Instant::now();
-        while seq.finish.is_none() {
-            if !cycle(self, scratch, &mut seq, emit)? {
-                return Ok(());
-            }
+        if let Some(reason) = seq.finish.filter(|_| !seq.gone) {
+            emit(Event::Finished { reason, stats: seq.end() });
         }
-        seq.stats.decode_s = began.elapsed().as_secs_f64();
-        seq.stats.policy = seq.policy.finish();
-        let reason = seq.finish.unwrap_or(FinishReason::Length);
-        emit(Event::Finished { reason, stats: seq.stats });
         Ok(())
     }
 
@@ -233,18 +146,22 @@ impl Decoder {
     /// # Errors
     /// A prompt that cannot be continued.
     pub fn logits_after(&self, ids: &[u32]) -> Result<Vec<f32>, EngineError> {
-        let mut seq = self.admit(Request { decoding: Decoding::Plain, ..Request::new(ids.to_vec(), 1) })?;
-        let mut scratch = self.scratch();
-        prefill(self, &mut scratch, &mut seq, &mut |_| true)?;
-        let backend = self.target.backend();
-        let mut out = backend.tensor(1, self.target.head().rows());
-        self.target.logits(&scratch.workspace, &[scratch.batch.rows() - 1], &mut out);
-        let mut logits = backend.read(&out, 0);
+        let mut scratch = Scratch::new(self);
+        let mut seqs = [self.admit(Request { decoding: Decoding::Plain, ..Request::new(ids.to_vec(), 1) })?];
+        while !seqs[0].is_over() {
+            step(self, &mut scratch, &mut seqs, usize::MAX, &mut |_, _| true);
+        }
+        if let Some(error) = seqs[0].failed.take() {
+            return Err(error);
+        }
+        logits(self, &scratch.workspace, &[scratch.batch.rows() - 1], &mut scratch.logits);
+        let row = scratch.logits.as_ref().expect("computed logits");
+        let mut logits = self.target.backend().read(row, 0);
         logits.truncate(self.target.spec().vocab);
         Ok(logits)
     }
 
-    fn admit(&self, request: Request) -> Result<Sequence, EngineError> {
+    pub(crate) fn admit(&self, request: Request) -> Result<Sequence, EngineError> {
         let spec = self.target.spec();
         let (prompt, context) = (request.prompt.len(), spec.context);
         if prompt == 0 {
@@ -274,11 +191,17 @@ impl Decoder {
             sampling: request.sampling,
             choice: request.choice,
             logprobs: request.logprobs,
+            sampler: Sampler::default(),
             cache: self.target.new_cache(),
             proposers: proposers.iter().map(|proposer| proposer.new_state()).collect(),
             tapped: proposers.iter().any(|proposer| !proposer.taps().is_empty()),
             policy: if proposers.is_empty() { Box::new(Fixed::PLAIN) } else { (self.policy)(self) },
+            part: Part::Idle,
+            block: Block::new(self.options.max_width()),
+            lap: Lap::start(),
             finish: None,
+            failed: None,
+            gone: false,
             stats: Stats { prompt_tokens: prompt, ..Stats::default() },
         })
     }
@@ -294,72 +217,19 @@ impl Decoder {
         &self.proposers[..count]
     }
 
-    pub(crate) fn scratch(&self) -> Scratch {
-        let layers = self.proposers.iter().map(|proposer| proposer.taps()).find(|taps| !taps.is_empty());
-        let width = self.options.max_width();
-        Scratch {
-            workspace: self.target.workspace(),
-            taps: layers.map(|layers| {
-                Taps::new(Arc::clone(self.target.backend()), layers, self.target.spec().hidden)
-            }),
-            batch: Batch::new(),
-            rows: Vec::with_capacity(width),
-            offers: Vec::with_capacity(self.proposers.len()),
-            drafted: Vec::with_capacity(width),
-            confidence: Vec::with_capacity(width),
-            parents: Vec::new(),
-            path: Vec::with_capacity(width),
-            gathered: None,
-            accepted: Vec::with_capacity(width),
-            choices: Vec::with_capacity(width),
-            sampler: Sampler::default(),
-            logits: None,
-            has_logits: false,
-            logprobs: Vec::new(),
-            listed: Vec::with_capacity(width),
-        }
+    /// Prompt rows that take about as long as a plain step, beside it.
+    pub(crate) fn step_rows(&self) -> usize {
+        let Some(costs) = &self.costs else { return STEP_ROWS };
+        let plain = costs.verify.at(1);
+        let rows = (LEAST_STEP_ROWS..MOST_ROWS).take_while(|rows| costs.verify.at(1 + rows) <= 2.0 * plain);
+        rows.last().unwrap_or(LEAST_STEP_ROWS)
     }
 
-    /// Runs `scratch.batch` through the target, with taps for the proposers when `tapped`.
-    pub(crate) fn forward(&self, scratch: &mut Scratch, cache: &mut SeqCache, tapped: bool) {
-        let taps = scratch.taps.as_mut().filter(|_| tapped);
-        self.target.forward(&mut scratch.workspace, &scratch.batch, &mut [cache], taps);
+    /// Shares rows among sequences, where costs decide.
+    pub(crate) fn allotment(&self) -> Option<Allotment> {
+        let by_costs = matches!(self.options.mode, VerifyMode::Adaptive | VerifyMode::Tree);
+        self.costs.as_ref().filter(|_| by_costs).map(|costs| Allotment::new(Arc::clone(costs)))
     }
-
-    /// The target's choice at the rows of the last pass from `first` on.
-    pub(crate) fn choose_from(&self, scratch: &mut Scratch, first: usize) -> Result<(), EngineError> {
-        scratch.list_rows(first);
-        scratch.choices.clear();
-        Ok(self.target.choose(&scratch.workspace, &scratch.listed, &mut scratch.choices)?)
-    }
-
-    /// The target's logits at the rows of the last pass from `first` on, into `scratch.logits`.
-    pub(crate) fn logits_from(&self, scratch: &mut Scratch, first: usize) {
-        scratch.list_rows(first);
-        let rows = scratch.listed.len();
-        let out = scratch.logits.take().filter(|tensor| tensor.capacity() >= rows);
-        let mut out = out.unwrap_or_else(|| self.target.backend().tensor(rows, self.target.head().rows()));
-        out.set_rows(rows);
-        self.target.logits(&scratch.workspace, &scratch.listed, &mut out);
-        scratch.logits = Some(out);
-        scratch.has_logits = true;
-    }
-}
-
-/// The choice after the prompt is committed and emitted at once: it is the first staged token.
-fn first(
-    decoder: &Decoder,
-    scratch: &mut Scratch,
-    seq: &mut Sequence,
-    emit: &mut Emit<'_>,
-) -> Result<bool, EngineError> {
-    if seq.budget == 0 {
-        seq.finish = Some(FinishReason::Length);
-        return Ok(true);
-    }
-    let last = scratch.batch.rows() - 1;
-    let committed = choose(decoder, scratch, seq, last)?;
-    Ok(deliver(scratch, committed.delivered, emit))
 }
 
 fn policy_of_mode(decoder: &Decoder) -> Box<dyn WidthPolicy> {

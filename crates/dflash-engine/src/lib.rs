@@ -6,22 +6,26 @@
 //! Whatever a proposer proposes and whatever width a policy picks, the committed ids are those of plain
 //! decoding: a row of the target depends on its prefix alone.
 
+mod block;
 mod choices;
 mod commit;
 mod cost;
-mod cycle;
 mod decoder;
+mod draft;
 mod error;
 mod event;
+mod faults;
 mod guard;
 mod handle;
+mod laps;
 mod load;
 mod mask;
-mod prefill;
 pub mod proposer;
 mod request;
 pub mod sampling;
+mod scratch;
 mod sequence;
+mod step;
 mod stopwatch;
 mod ticket;
 mod tree;
@@ -42,5 +46,5 @@ pub use sampling::{Sampling, SamplingParams, TokenLogprobs};
 pub use stopwatch::{Effort, Pass, Stopwatch};
 pub use ticket::{Submission, Ticket};
 pub use tree::{Node, best_first};
-pub use width::{Adaptive, Experience, Fixed, Outcome, Plan, PolicyStats, WidthPolicy};
+pub use width::{Adaptive, Company, Experience, Fixed, Outcome, Plan, PolicyStats, WidthPolicy};
 pub use worker::Sink;

@@ -1,12 +1,16 @@
 use dflash_tensor::SeqCache;
 
+use crate::block::{Block, Part};
 use crate::event::Stats;
-use crate::{FinishReason, ProposerState, SamplingParams, TokenGuard, WidthPolicy};
+use crate::faults::guarded;
+use crate::laps::Lap;
+use crate::sampling::Sampler;
+use crate::{EngineError, FinishReason, ProposerState, SamplingParams, TokenGuard, WidthPolicy};
 
 /// One request in decoding: plain data.
 ///
-/// Invariant between cycles: `cache.len() == ids.len() - 1`. The last id is the staged token, committed but
-/// not yet in the cache.
+/// Invariant between steps, once the prompt is done: `cache.len() == ids.len() - 1`. The last id is the staged token,
+/// committed but not yet in the cache.
 pub(crate) struct Sequence {
     /// Prompt and committed ids.
     pub ids: Vec<u32>,
@@ -16,7 +20,7 @@ pub(crate) struct Sequence {
     pub budget: usize,
     /// Ids that end the answer.
     pub stop_ids: Vec<u32>,
-    /// Other ends.
+    /// Other ends, and which ids may come.
     pub guard: Option<Box<dyn TokenGuard>>,
     /// How ids are chosen.
     pub sampling: SamplingParams,
@@ -24,6 +28,8 @@ pub(crate) struct Sequence {
     pub choice: u32,
     /// Alternatives to tell of every id; `None` tells nothing.
     pub logprobs: Option<usize>,
+    /// Scratch of its choices.
+    pub sampler: Sampler,
     /// The target's state.
     pub cache: SeqCache,
     /// One state per proposer in use.
@@ -32,8 +38,18 @@ pub(crate) struct Sequence {
     pub tapped: bool,
     /// Picks proposer and width.
     pub policy: Box<dyn WidthPolicy>,
+    /// Its rows in the step.
+    pub part: Part,
+    /// What is drafted in the step.
+    pub block: Block,
+    /// Since it was admitted, then since its first id was chosen.
+    pub lap: Lap,
     /// Why it ended.
     pub finish: Option<FinishReason>,
+    /// Why it cannot go on.
+    pub failed: Option<EngineError>,
+    /// Whether nobody listens any more.
+    pub gone: bool,
     /// Counts so far.
     pub stats: Stats,
 }
@@ -49,6 +65,44 @@ impl Sequence {
         self.budget - self.delivered()
     }
 
+    /// Whether nothing is left to do for it.
+    pub fn is_over(&self) -> bool {
+        self.finish.is_some() || self.failed.is_some() || self.gone
+    }
+
+    /// Whether its prompt is not done yet.
+    pub fn is_prompt(&self) -> bool {
+        self.cache.len() < self.prompt
+    }
+
+    /// Whether it decodes in this step.
+    pub fn decodes(&self) -> bool {
+        self.part == Part::Block && !self.is_over()
+    }
+
+    /// Rows in the batch.
+    pub fn rows(&self) -> usize {
+        match self.part {
+            _ if self.is_over() => 0,
+            Part::Idle => 0,
+            Part::Prompt(rows) => rows,
+            Part::Block => self.block.rows(),
+        }
+    }
+
+    /// Rows of the batch, from the first of its span on, that an id is chosen at: none in the middle of a prompt, one at
+    /// its end.
+    pub fn chosen(&self) -> std::ops::Range<usize> {
+        let first = self.block.first_row;
+        match self.part {
+            Part::Prompt(rows) if self.cache.len() + rows == self.prompt && self.budget > 0 => {
+                first + rows - 1..first + rows
+            }
+            Part::Idle | Part::Prompt(_) => first..first,
+            Part::Block => first..first + self.block.rows(),
+        }
+    }
+
     /// Whether the highest logit is chosen and nothing told of it, for the next id.
     pub fn takes_highest(&mut self) -> bool {
         let masked = self.guard.as_mut().is_some_and(|guard| guard.allowed().is_some());
@@ -58,5 +112,22 @@ impl Sequence {
     /// The staged token.
     pub fn staged(&self) -> u32 {
         *self.ids.last().expect("a sequence has ids")
+    }
+
+    /// What it took, once it is finished.
+    pub fn end(&mut self) -> Stats {
+        self.stats.decode_s = self.lap.end();
+        self.stats.policy = self.policy.finish();
+        std::mem::take(&mut self.stats)
+    }
+
+    /// Its own part of a step, whose failure, a panic too, is its own alone.
+    pub fn own(&mut self, part: impl FnOnce(&mut Self) -> Result<(), EngineError>) {
+        if self.is_over() {
+            return;
+        }
+        if let Err(error) = guarded(|| part(self)).unwrap_or_else(Err) {
+            self.failed = Some(error);
+        }
     }
 }

@@ -1,9 +1,10 @@
 use std::time::{Duration, Instant};
 
+use dflash_models::Taps;
 use dflash_tensor::{SeqCache, Shape};
 
-use crate::decoder::{Decoder, Scratch};
-use crate::{EngineError, ProposeRequest, ProposerState};
+use crate::scratch::Scratch;
+use crate::{Decoder, EngineError, ProposeRequest, ProposerState};
 
 /// Committed positions before the measured rows: short, since weights dominate a step.
 const CONTEXT: usize = 64;
@@ -48,6 +49,8 @@ pub struct Stopwatch<'a> {
     states: Vec<Option<ProposerState>>,
     /// Of the sequence and of the staged token.
     ids: Vec<u32>,
+    drafted: Vec<u32>,
+    confidence: Vec<f32>,
 }
 
 impl<'a> Stopwatch<'a> {
@@ -57,13 +60,15 @@ impl<'a> Stopwatch<'a> {
         let context = spec.context.saturating_sub(width).clamp(1, CONTEXT);
         let mut watch = Self {
             decoder,
-            scratch: decoder.scratch(),
+            scratch: Scratch::new(decoder),
+            drafted: Vec::new(),
+            confidence: Vec::new(),
             cache: decoder.target().new_cache(),
             states: Vec::new(),
             ids: ids(context + 1, spec.vocab),
         };
         watch.forward(context, context);
-        let (proposers, tapped) = (decoder.proposers().iter(), watch.scratch.tapped());
+        let (proposers, tapped) = (decoder.proposers().iter(), watch.scratch.taps.as_ref().map(Taps::rows));
         let state = proposers.map(|proposer| {
             proposer.costly().then(|| {
                 let mut state = proposer.new_state();
@@ -130,7 +135,9 @@ impl<'a> Stopwatch<'a> {
             }
             Pass::Verify(rows) => {
                 self.forward(rows, 0);
-                self.decoder.choose_from(&mut self.scratch, 0)
+                self.scratch.listed.clear();
+                self.scratch.listed.extend(0..rows);
+                self.scratch.choose(self.decoder)
             }
             Pass::Propose { proposer, width } => self.propose(proposer, width),
         }
@@ -142,17 +149,17 @@ impl<'a> Stopwatch<'a> {
         scratch.batch.clear();
         scratch.batch.push(&ids(rows, decoder.target().spec().vocab), cache.len(), Shape::Chain);
         cache.begin_verify(rows);
-        decoder.forward(scratch, cache, true);
+        let Scratch { workspace, batch, taps, .. } = scratch;
+        decoder.target().forward(workspace, batch, &mut [cache], taps.as_mut());
         cache.accept_chain(accept);
     }
 
     fn propose(&mut self, index: usize, width: usize) -> Result<(), EngineError> {
         let proposer = &self.decoder.proposers()[index];
         let state = self.states[index].as_mut().expect("a proposer that costs something");
-        self.scratch.drafted.clear();
-        self.scratch.confidence.clear();
-        let (ids, drafted) = (&self.ids[..], &mut self.scratch.drafted);
-        let confidence = &mut self.scratch.confidence;
+        self.drafted.clear();
+        self.confidence.clear();
+        let (ids, drafted, confidence) = (&self.ids[..], &mut self.drafted, &mut self.confidence);
         let failed = |source| EngineError::Proposer { name: proposer.name(), source };
         let request = ProposeRequest { state, ids, rule: None, width, ranks: 1, drafted, confidence };
         proposer.propose(&mut [request]).map_err(failed)

@@ -14,6 +14,13 @@ pub struct Node {
     pub reach: f64,
 }
 
+impl Node {
+    /// Nodes one after the other, each as probable as `reach`.
+    pub fn chain(nodes: usize, reach: f64) -> impl Iterator<Item = Self> {
+        (0..nodes).map(move |position| Self { parent: position.checked_sub(1), position, rank: 0, reach })
+    }
+}
+
 /// The most probable nodes of all paths through a block whose positions are independent of each other, the most
 /// probable first: its first `n` are the best tree of `n` nodes, so that cumulative probability decides between
 /// depth and breadth (DDTree, arXiv 2604.12989).

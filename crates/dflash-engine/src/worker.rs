@@ -1,14 +1,18 @@
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Instant;
 
+use crate::faults::guarded;
 use crate::load::Gauges;
+use crate::scratch::Scratch;
+use crate::sequence::Sequence;
+use crate::step::step;
 use crate::ticket::Place;
 use crate::{Decoder, EngineError, EngineOptions, Event, Request};
 
-/// Takes the events of a request; false cancels it.
+/// Takes the events of a request, on the engine's thread; false cancels the request.
 pub type Sink = Box<dyn FnMut(Event) -> bool + Send>;
 
 /// What the worker is asked for.
@@ -30,51 +34,153 @@ impl Job {
     }
 }
 
-/// Until the last handle is gone.
-pub(crate) fn work(decoder: &Decoder, inbox: &Receiver<Job>, gauges: &Gauges, _options: EngineOptions) {
-    let mut scratch = decoder.scratch();
-    while let Ok(Job { place, queued, task }) = inbox.recv() {
-        if !place.admit() {
-            continue;
-        }
-        match task {
-            Task::Decode(request, mut sink) => {
-                sink(Event::Admitted { queued_s: queued.elapsed().as_secs_f64() });
-                gauges.begin_step();
-                let mut emit = |event| {
-                    gauges.end_step();
-                    gauges.begin_step();
-                    !place.is_cancelled() && sink(event)
-                };
-                let done = guarded(|| decoder.decode_with(&mut scratch, *request, &mut emit));
-                gauges.end_step();
-                place.leave();
-                let done = done.unwrap_or_else(|fault| {
-                    // What the panic left half-written in the scratch is thrown away with it.
-                    scratch = decoder.scratch();
-                    gauges.faults.fetch_add(1, Relaxed);
-                    Err(fault)
-                });
-                if let Err(error) = done {
-                    // A consumer that left cannot be told.
-                    sink(Event::Failed(error));
-                }
-            }
-            Task::Logits(ids, reply) => {
-                let answer = guarded(|| decoder.logits_after(&ids)).unwrap_or_else(Err);
-                place.leave();
-                let _ = reply.send(answer);
-            }
-        }
+/// Whose a sequence is.
+struct Client {
+    place: Arc<Place>,
+    sink: Sink,
+}
+
+impl Client {
+    /// Tells an event; false where nobody listens.
+    fn tell(&mut self, event: Event) -> bool {
+        !self.place.is_cancelled() && (self.sink)(event)
+    }
+}
+
+/// The requests in the engine: those that wait, and those that are decoded side by side.
+struct Worker<'a> {
+    decoder: &'a Decoder,
+    gauges: &'a Gauges,
+    options: EngineOptions,
+    scratch: Scratch,
+    queue: VecDeque<Job>,
+    seqs: Vec<Sequence>,
+    /// One for each of these.
+    clients: Vec<Client>,
+}
+
+/// Works until the last handle is gone and nothing is left to do.
+pub(crate) fn work(decoder: &Decoder, inbox: &Receiver<Job>, gauges: &Gauges, options: EngineOptions) {
+    let mut worker = Worker {
+        decoder,
+        gauges,
+        options,
+        scratch: Scratch::new(decoder),
+        queue: VecDeque::new(),
+        seqs: Vec::with_capacity(options.max_batch),
+        clients: Vec::with_capacity(options.max_batch),
+    };
+    while worker.take_in(inbox) {
+        worker.drop_cancelled();
+        worker.admit();
+        worker.step();
     }
     gauges.alive.store(false, SeqCst);
 }
 
-/// A panic costs one request, not the process.
-fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, EngineError> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
-        let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        EngineError::Fault(text.unwrap_or_else(|| "unknown panic".to_owned()))
-    })
+impl Worker<'_> {
+    /// Takes what was submitted; waits for it only where there is nothing else to do. False at the end of all work.
+    fn take_in(&mut self, inbox: &Receiver<Job>) -> bool {
+        if self.seqs.is_empty() && self.queue.is_empty() {
+            let Ok(job) = inbox.recv() else { return false };
+            self.queue.push_back(job);
+        }
+        loop {
+            match inbox.try_recv() {
+                Ok(job) => self.queue.push_back(job),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return true,
+            }
+        }
+    }
+
+    fn drop_cancelled(&mut self) {
+        self.queue.retain(|job| !job.place.is_cancelled());
+        for (seq, client) in self.seqs.iter_mut().zip(&self.clients) {
+            seq.gone |= client.place.is_cancelled();
+        }
+        self.retire();
+    }
+
+    /// Lets requests in as long as there is room.
+    fn admit(&mut self) {
+        while self.seqs.len() < self.options.max_batch
+            && let Some(Job { place, queued, task }) = self.queue.pop_front()
+        {
+            if !place.admit() {
+                continue;
+            }
+            match task {
+                Task::Decode(request, sink) => {
+                    let client = Client { place, sink };
+                    self.begin(*request, client, queued.elapsed().as_secs_f64());
+                }
+                Task::Logits(ids, reply) => {
+                    self.gauges.begin_step();
+                    let answer = guarded(|| self.decoder.logits_after(&ids)).unwrap_or_else(Err);
+                    self.gauges.end_step();
+                    place.leave();
+                    // Whoever asked may have gone.
+                    let _ = reply.send(answer);
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, request: Request, mut client: Client, queued_s: f64) {
+        let decoder = self.decoder;
+        let begun = guarded(|| {
+            let seq = decoder.admit(request)?;
+            let gone = !client.tell(Event::Admitted { queued_s });
+            Ok(Sequence { gone, ..seq })
+        });
+        match begun.unwrap_or_else(Err) {
+            Ok(seq) => {
+                self.seqs.push(seq);
+                self.clients.push(client);
+            }
+            Err(error) => self.leave(client, Some(Event::Failed(error))),
+        }
+    }
+
+    fn step(&mut self) {
+        if self.seqs.is_empty() {
+            return;
+        }
+        self.gauges.begin_step();
+        let Self { decoder, scratch, seqs, clients, .. } = self;
+        let rows = self.options.step_rows.unwrap_or_else(|| decoder.step_rows());
+        step(decoder, scratch, seqs, rows.max(1), &mut |index, event| clients[index].tell(event));
+        self.gauges.end_step();
+        self.retire();
+    }
+
+    /// Lets those go that are over.
+    fn retire(&mut self) {
+        for index in
+            (0..self.seqs.len()).rev().filter(|&index| self.seqs[index].is_over()).collect::<Vec<_>>()
+        {
+            let (mut seq, client) = (self.seqs.remove(index), self.clients.remove(index));
+            let event = match (seq.failed.take(), seq.finish) {
+                (Some(error), _) => Some(Event::Failed(error)),
+                (None, Some(reason)) if !seq.gone => guarded(|| Event::Finished { reason, stats: seq.end() })
+                    .map_or_else(|error| Some(Event::Failed(error)), Some),
+                _ => None,
+            };
+            self.leave(client, event);
+        }
+    }
+
+    /// Tells the end of a request, when its place is free for the next one; none where it was cancelled.
+    fn leave(&mut self, mut client: Client, end: Option<Event>) {
+        client.place.leave();
+        match &end {
+            Some(Event::Failed(EngineError::Fault(_))) => self.gauges.faults.fetch_add(1, Relaxed),
+            None => self.gauges.cancelled.fetch_add(1, Relaxed),
+            _ => 0,
+        };
+        if let Some(event) = end {
+            // A consumer that left cannot be told.
+            let _ = guarded(|| client.tell(event));
+        }
+    }
 }

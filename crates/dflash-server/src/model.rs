@@ -35,6 +35,12 @@ pub struct ModelFacts {
     pub draft_quant: Option<(String, String)>,
     /// Positions of the target.
     pub context: usize,
+    /// Further names that requests may use, and that no list tells: paths and repositories.
+    pub other_names: Vec<String>,
+    /// Valid ids are below.
+    pub vocab: usize,
+    /// Why nothing is drafted, where that is so.
+    pub drafting_off: Option<String>,
     /// Name of the backend.
     pub backend: String,
     /// Most sequences in one step.
@@ -46,6 +52,7 @@ pub struct ModelFacts {
 impl ServedModel {
     /// Whether a request that names `model` means this one.
     pub fn answers_to(&self, model: &str) -> bool {
-        model == self.id || self.aliases.iter().any(|alias| alias == model)
+        let mut names = self.aliases.iter().chain(&self.facts.other_names);
+        model == self.id || names.any(|name| name == model)
     }
 }

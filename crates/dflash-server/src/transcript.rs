@@ -1,6 +1,5 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::time::Duration;
 
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
@@ -8,8 +7,8 @@ use dflash_engine::Stats;
 use futures_util::stream;
 use serde_json::Value;
 
-use crate::ApiError;
-use crate::generation::{Finish, Piece, Running, Step, Update};
+use crate::generation::{Beat, Finish, Generation, Paced, Piece, Running, Step, Summary, Update};
+use crate::{ApiError, App};
 
 /// An answer as it is told in typed events. What was streamed and the complete answer cannot differ, since both come
 /// out of the same transcript: an answer that is not streamed leaves the events unsent.
@@ -21,7 +20,7 @@ pub trait Transcript: Send + 'static {
     /// Events of more text.
     fn pieces(&mut self, pieces: Vec<Piece>) -> Vec<Value>;
     /// Events of the end.
-    fn end(&mut self, end: &End) -> Vec<Value>;
+    fn end(&mut self, end: End) -> Vec<Value>;
     /// Events of an end by failure.
     fn fail(&mut self, error: ApiError) -> Vec<Value>;
     /// Events that say no more than that the request is alive.
@@ -33,78 +32,95 @@ pub trait Transcript: Send + 'static {
 pub struct End {
     /// Why.
     pub finish: Finish,
-    /// The stop string that ended it.
+    /// The stop string that did it.
     pub stop: Option<String>,
     /// What it took.
     pub stats: Box<Stats>,
     /// Ids inside a block of reasoning.
     pub reasoning: usize,
+    /// What speculation did.
+    pub summary: Value,
 }
 
-/// Waits for the end of an answer.
-///
-/// # Errors
-/// The failure of the answer.
-pub async fn complete(mut running: Running, transcript: &mut impl Transcript) -> Result<(), ApiError> {
-    transcript.begin();
-    while let Some(update) = running.next().await? {
-        take(transcript, update);
-    }
-    Ok(())
-}
-
-/// Streams an answer. After `silence` without an event it is told that the request is alive.
-pub fn stream(running: Running, mut transcript: impl Transcript, silence: Duration) -> Response {
-    let ready = transcript.begin().into();
-    let telling = Telling { running: Some(running), transcript, ready, silence };
-    let events = stream::unfold(telling, |mut telling| async move {
-        let value = telling.next().await?;
-        Some((Ok::<_, Infallible>(event(&value)), telling))
-    });
-    Sse::new(events).into_response()
-}
-
-/// An answer half told.
-struct Telling<T> {
+/// An answer in work, and what is told of it.
+pub struct Telling<T> {
     /// `None` once the answer has ended.
-    running: Option<Running>,
+    running: Option<Paced>,
     transcript: T,
-    /// Events that wait to be sent.
-    ready: VecDeque<Value>,
-    silence: Duration,
+    summary: Summary,
+    /// The seed in use, where the ids depend on it.
+    seed: Option<u64>,
 }
 
 impl<T: Transcript> Telling<T> {
-    async fn next(&mut self) -> Option<Value> {
-        while self.ready.is_empty() {
-            let running = self.running.as_mut()?;
-            let events = match tokio::time::timeout(self.silence, running.next()).await {
-                Err(_) => self.transcript.idle(),
-                Ok(Ok(Some(update))) => take(&mut self.transcript, update),
-                Ok(Ok(None)) => {
-                    self.running = None;
-                    Vec::new()
-                }
-                Ok(Err(error)) => {
-                    self.running = None;
-                    self.transcript.fail(error)
-                }
-            };
-            self.ready.extend(events);
-        }
-        self.ready.pop_front()
+    /// From the first id on.
+    pub fn new(app: &App, running: Running, generation: &Generation, transcript: T) -> Self {
+        let seed = generation.seed();
+        Self { running: Some(Paced::new(app, running)), transcript, summary: Summary::default(), seed }
     }
-}
 
-fn take(transcript: &mut impl Transcript, update: Update) -> Vec<Value> {
-    match update.step {
-        Step::Tokens { pieces, .. } => transcript.pieces(pieces),
-        Step::Finished { finish, stop, pieces, stats, reasoning } => {
-            let mut events = transcript.pieces(pieces);
-            events.extend(transcript.end(&End { finish, stop, stats, reasoning }));
-            events
+    /// Waits for the end.
+    ///
+    /// # Errors
+    /// The failure of the answer.
+    pub async fn complete(mut self) -> Result<T, ApiError> {
+        while let Some(running) = &mut self.running {
+            let beat = running.next().await?;
+            self.take(beat);
         }
-        Step::Prefill { .. } | Step::Cycle(_) => Vec::new(),
+        Ok(self.transcript)
+    }
+
+    /// Streams the events.
+    pub fn stream(mut self) -> Response {
+        let begin = VecDeque::from(self.transcript.begin());
+        let events = stream::unfold((self, begin), |(mut telling, mut ready)| async move {
+            while ready.is_empty() {
+                ready.extend(telling.next().await?);
+            }
+            let event = event(&ready.pop_front()?);
+            Some((Ok::<_, Infallible>(event), (telling, ready)))
+        });
+        Sse::new(events).into_response()
+    }
+
+    /// The next events; `None` after the last ones.
+    async fn next(&mut self) -> Option<Vec<Value>> {
+        match self.running.as_mut()?.next().await {
+            Ok(beat) => Some(self.take(beat)),
+            Err(error) => {
+                self.running = None;
+                Some(self.transcript.fail(error))
+            }
+        }
+    }
+
+    fn take(&mut self, beat: Beat) -> Vec<Value> {
+        match beat {
+            Beat::Update(Update { step, .. }) => self.step(step),
+            Beat::Silence { .. } => self.transcript.idle(),
+            Beat::End => {
+                self.running = None;
+                Vec::new()
+            }
+        }
+    }
+
+    fn step(&mut self, step: Step) -> Vec<Value> {
+        match step {
+            Step::Tokens { ids, pieces, .. } => {
+                self.summary.add_ids(&ids);
+                self.transcript.pieces(pieces)
+            }
+            Step::Finished { finish, stop, pieces, stats, reasoning } => {
+                self.summary.add_stats(&stats);
+                let summary = self.summary.to_json(self.seed);
+                let mut events = self.transcript.pieces(pieces);
+                events.extend(self.transcript.end(End { finish, stop, stats, reasoning, summary }));
+                events
+            }
+            Step::Prefill { .. } | Step::Cycle(_) => Vec::new(),
+        }
     }
 }
 

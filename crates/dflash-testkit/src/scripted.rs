@@ -77,7 +77,7 @@ impl Proposer for Scripted {
     }
 }
 
-/// Picks proposer and width by lot, and cuts drafted blocks by lot.
+/// Picks proposer and width by lot, and what of a drafted block is verified.
 pub struct RandomWidths(pub Rng);
 
 impl WidthPolicy for RandomWidths {
@@ -91,13 +91,12 @@ impl WidthPolicy for RandomWidths {
         }
     }
 
-    fn cut(&mut self, plan: &Plan, _: usize, _: &[f32]) -> usize {
-        1 + self.0.below(plan.width as u32) as usize
-    }
-
-    /// A tree of some of the alternatives.
-    fn grow(&mut self, plan: &Plan, _: usize, _: &[f32]) -> Vec<Node> {
-        let mut nodes: Vec<Node> = Vec::new();
+    /// A chain of some rows, or a tree of some of the alternatives.
+    fn grow(&mut self, plan: &Plan, _: usize, _: &[f32], nodes: &mut Vec<Node>) {
+        if plan.ranks == 1 {
+            let rows = self.0.below(plan.width as u32) as usize;
+            return nodes.extend(Node::chain(rows, 1.0));
+        }
         for _ in 0..self.0.below(2 * plan.width as u32) {
             let parent =
                 (!nodes.is_empty() && self.0.below(4) > 0).then(|| self.0.below(nodes.len() as u32) as usize);
@@ -108,7 +107,6 @@ impl WidthPolicy for RandomWidths {
                 nodes.push(Node { parent, position, rank, reach: 1.0 });
             }
         }
-        nodes
     }
 
     fn record(&mut self, _: &Outcome<'_>) {}

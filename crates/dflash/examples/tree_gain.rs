@@ -107,7 +107,7 @@ fn record(
     for staged in prompt.len()..ids.len() - 1 {
         let mut ranked = Vec::new();
         draft
-            .propose_ranked(&mut workspace, &mut state, ids[staged], width, RANKS, &mut ranked)
+            .propose_ranked(&mut workspace, &mut [&mut state], &[ids[staged]], width, RANKS, &mut ranked)
             .map_err(failure)?;
         blocks.push((ranked, ids[staged + 1..(staged + width).min(ids.len())].to_vec()));
         draft.observe(&mut workspace, &mut state, taps.rows(), staged..staged + 1, 0);

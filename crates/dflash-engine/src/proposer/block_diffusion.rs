@@ -5,7 +5,7 @@ use dflash_models::{Draft, DraftState, DraftWorkspace, Ranked};
 use dflash_tensor::{BackendError, Choice, Tensor};
 
 use super::{Offer, ProposeRequest, Proposer, ProposerState};
-use crate::sampling::{Rule, Sampler};
+use crate::sampling::Sampler;
 
 /// The DFlash draft (arXiv 2602.06036): one pass over the staged token and mask tokens drafts a block.
 pub struct BlockDiffusion {
@@ -48,6 +48,22 @@ impl BlockDiffusion {
 }
 
 impl BlockDiffusion {
+    /// Drafts for sequences of one kind in one pass.
+    fn draft_alike(
+        &self,
+        scratch: &mut Scratch,
+        requests: &mut [&mut ProposeRequest<'_>],
+    ) -> Result<(), BackendError> {
+        let Kind { ranks, by_rule, .. } = Kind::of(requests[0]);
+        // A small vocabulary may not have so many alternatives.
+        let ranked = (2..=self.draft.spec().vocab).contains(&ranks);
+        match (by_rule, ranked) {
+            (true, _) => self.draft_by_rule(scratch, requests),
+            (false, true) => self.draft_ranked(scratch, requests),
+            (false, false) => self.draft_highest(scratch, requests),
+        }
+    }
+
     /// A panic in an earlier request leaves nothing in the scratch that the next pass would read.
     fn scratch(&self) -> MutexGuard<'_, Scratch> {
         self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
@@ -56,49 +72,78 @@ impl BlockDiffusion {
     fn draft_highest(
         &self,
         scratch: &mut Scratch,
-        request: &mut ProposeRequest<'_>,
+        requests: &mut [&mut ProposeRequest<'_>],
     ) -> Result<(), BackendError> {
         let Scratch { workspace, choices, .. } = scratch;
-        let (state, staged) = (downcast(request.state), staged(request.ids));
-        self.draft.propose(workspace, &mut [state], &[staged], request.width, choices)?;
-        request.drafted.extend(choices[0].iter().map(|choice| choice.id));
-        request.confidence.extend(choices[0].iter().map(|choice| (choice.logit - choice.logsumexp).exp()));
+        let width = requests[0].width;
+        with_states(requests, |states, staged| {
+            self.draft.propose(workspace, states, staged, width, choices)
+        })?;
+        for (request, choices) in requests.iter_mut().zip(choices) {
+            request.drafted.extend(choices.iter().map(|choice| choice.id));
+            request.confidence.extend(choices.iter().map(|choice| (choice.logit - choice.logsumexp).exp()));
+        }
         Ok(())
     }
 
     fn draft_ranked(
         &self,
         scratch: &mut Scratch,
-        request: &mut ProposeRequest<'_>,
+        requests: &mut [&mut ProposeRequest<'_>],
     ) -> Result<(), BackendError> {
         let Scratch { workspace, ranked, .. } = scratch;
-        let (state, staged) = (downcast(request.state), staged(request.ids));
-        self.draft.propose_ranked(workspace, state, staged, request.width, request.ranks, ranked)?;
-        request.drafted.extend(ranked.iter().map(|ranked| ranked.id));
-        request.confidence.extend(ranked.iter().map(|ranked| ranked.probability));
+        let (width, ranks) = (requests[0].width, requests[0].ranks);
+        with_states(requests, |states, staged| {
+            self.draft.propose_ranked(workspace, states, staged, width, ranks, ranked)
+        })?;
+        for (request, ranked) in requests.iter_mut().zip(ranked.chunks_exact((width - 1) * ranks)) {
+            request.drafted.extend(ranked.iter().map(|ranked| ranked.id));
+            request.confidence.extend(ranked.iter().map(|ranked| ranked.probability));
+        }
         Ok(())
     }
 
-    /// By the target's rule and with its noise, each id seeing those before it: where the two models agree about
+    /// By the target's rules and with their noise, each id seeing those before it: where the two models agree about
     /// probabilities, they agree about the id.
     fn draft_by_rule(
         &self,
         scratch: &mut Scratch,
-        request: &mut ProposeRequest<'_>,
-        rule: &Rule<'_>,
+        requests: &mut [&mut ProposeRequest<'_>],
     ) -> Result<(), BackendError> {
         let Scratch { workspace, sampled: Sampled { sampler, logits, row: values }, .. } = scratch;
-        let (state, staged) = (downcast(request.state), staged(request.ids));
-        self.draft.logits(workspace, &mut [state], &[staged], request.width, logits);
-        for row in 0..request.width - 1 {
-            self.draft.target_logits(logits, row, values);
-            let distribution = sampler.distribution(rule, request.ids, request.drafted, values);
-            let distribution = distribution.map_err(|id| BackendError::NotANumber { row, id })?;
-            let id = distribution.choice();
-            request.drafted.push(id);
-            request.confidence.push(distribution.probability(id));
+        let width = requests[0].width;
+        with_states(requests, |states, staged| self.draft.logits(workspace, states, staged, width, logits));
+        for (index, request) in requests.iter_mut().enumerate() {
+            let ProposeRequest { rule, ids, drafted, confidence, .. } = &mut **request;
+            let rule = rule.as_ref().expect("a rule to draft by");
+            for row in index * (width - 1)..(index + 1) * (width - 1) {
+                self.draft.target_logits(logits, row, values);
+                let distribution = sampler.distribution(rule, ids, drafted, values);
+                let distribution = distribution.map_err(|id| BackendError::NotANumber { row, id })?;
+                let id = distribution.choice();
+                confidence.push(distribution.probability(id));
+                drafted.push(id);
+            }
         }
         Ok(())
+    }
+}
+
+/// Calls `body` with the states and staged ids of requests. A single one, as decoding has it, takes no list.
+fn with_states<T>(
+    requests: &mut [&mut ProposeRequest<'_>],
+    body: impl FnOnce(&mut [&mut DraftState], &[u32]) -> T,
+) -> T {
+    match requests {
+        [request] => {
+            let staged = staged(request.ids);
+            body(&mut [downcast(request.state)], &[staged])
+        }
+        _ => {
+            let staged: Vec<u32> = requests.iter().map(|request| staged(request.ids)).collect();
+            let states = requests.iter_mut().map(|request| downcast(request.state));
+            body(&mut states.collect::<Vec<_>>(), &staged)
+        }
     }
 }
 
@@ -148,16 +193,28 @@ impl Proposer for BlockDiffusion {
 
     fn propose(&self, requests: &mut [ProposeRequest<'_>]) -> Result<(), BackendError> {
         let scratch = &mut *self.scratch();
-        // Sequences of one width share a pass; a width of its own is a pass of its own.
-        for request in requests {
-            // A small vocabulary may not have so many alternatives.
-            let ranked = (2..=self.draft.spec().vocab).contains(&request.ranks);
-            match request.rule {
-                Some(rule) => self.draft_by_rule(scratch, request, &rule)?,
-                None if ranked => self.draft_ranked(scratch, request)?,
-                None => self.draft_highest(scratch, request)?,
-            }
+        if let [request] = requests {
+            return self.draft_alike(scratch, &mut [request]);
+        }
+        let mut rest: Vec<&mut ProposeRequest<'_>> = requests.iter_mut().collect();
+        while let Some(kind) = rest.first().map(|request| Kind::of(request)) {
+            let mut alike: Vec<_> = rest.extract_if(.., |request| Kind::of(request) == kind).collect();
+            self.draft_alike(scratch, &mut alike)?;
         }
         Ok(())
+    }
+}
+
+/// Sequences of one kind share a pass.
+#[derive(PartialEq, Eq)]
+struct Kind {
+    width: usize,
+    ranks: usize,
+    by_rule: bool,
+}
+
+impl Kind {
+    fn of(request: &ProposeRequest<'_>) -> Self {
+        Self { width: request.width, ranks: request.ranks, by_rule: request.rule.is_some() }
     }
 }

@@ -5,7 +5,7 @@ use super::ledger::Ledger;
 use super::live::LiveCosts;
 use super::probe::Probe;
 use super::promise::{Cut, Promise, WIDTHS, chain};
-use super::{Experience, Outcome, Plan, PolicyStats, WidthPolicy};
+use super::{Company, Experience, Outcome, Plan, PolicyStats, WidthPolicy};
 use crate::{Node, Offer, Proposer, StepCosts, best_first};
 
 /// Ids by which drafting must promise more than plain decoding: costs and acceptance are known only so well.
@@ -45,6 +45,8 @@ pub struct Adaptive {
     block: Vec<Judged>,
     /// Whether this is a probe.
     probing: bool,
+    /// Whether the proposer of this cycle has told probabilities.
+    confided: bool,
 }
 
 /// A drafted id that waits for the target's word.
@@ -63,11 +65,17 @@ struct Track {
     positions: Vec<Positions>,
     /// By its own probabilities.
     calibration: Calibration,
-    /// Widths at which it may draft, with what they promised.
-    promises: Vec<(usize, Option<Promise>)>,
+    /// Widths at which it may draft, with what they promised, by the size of the company.
+    promises: Vec<Promises>,
     /// By class.
     probes: Vec<Probe>,
 }
+
+/// By width.
+type Promises = Vec<(usize, Option<Promise>)>;
+
+/// Companies of 1, 2, to 4, to 8 sequences and so on have promises of their own: what pays in one does not in another.
+const COMPANIES: usize = 6;
 
 /// What a proposer could do now.
 struct Bid {
@@ -83,10 +91,10 @@ enum Reason {
     LossLimit,
 }
 
-/// Ids per second of late, plain steps included.
+/// Ids of late and the plain steps that could have been made in their time.
 struct Pace {
     ids: f64,
-    seconds: f64,
+    steps: f64,
 }
 
 impl Adaptive {
@@ -108,7 +116,7 @@ impl Adaptive {
             tracks.map(|(index, proposer)| Track::new(&known, index, proposer.as_ref(), block)).collect();
         Self {
             tracks,
-            pace: Pace { ids: PACE_MEMORY / 4.0, seconds: PACE_MEMORY / 4.0 * costs.plain() },
+            pace: Pace { ids: PACE_MEMORY / 4.0, steps: PACE_MEMORY / 4.0 },
             costs,
             ledger: Ledger::new(),
             seen: known.emptied(),
@@ -119,6 +127,7 @@ impl Adaptive {
             limit: block,
             block: Vec::with_capacity(block),
             probing: false,
+            confided: false,
         }
     }
 
@@ -128,8 +137,15 @@ impl Adaptive {
         self
     }
 
+    /// Ids per second of late, plain steps included.
     fn pace(&self) -> f64 {
-        (self.pace.ids / self.pace.seconds).max(1.0 / self.costs.plain())
+        (self.pace.ids / self.pace.steps).max(1.0) / self.costs.plain()
+    }
+
+    /// Which promises count in the present company.
+    fn company(&self) -> usize {
+        let sequences = self.costs.company().sequences.next_power_of_two();
+        (sequences.trailing_zeros() as usize).min(COMPANIES - 1)
     }
 
     /// Whether a cycle that drafts and verifies so many rows may begin: all of it may be lost but the one id that
@@ -156,13 +172,13 @@ impl Adaptive {
             let worth = cut.worth(pace) - pace * self.costs.propose(proposer, width);
             return Some(Bid { plan: Plan::chain(proposer, width), worth });
         }
-        let ranks = if self.trees.is_some() { RANKS } else { 1 };
-        let widths = track.promises.iter().filter(|(width, _)| *width <= most);
+        let (ranks, plain) = (if self.trees.is_some() { RANKS } else { 1 }, self.costs.plain());
+        let widths = track.promises[self.company()].iter().filter(|(width, _)| *width <= most);
         let bids =
             widths.filter(|&&(width, _)| self.affords(proposer, width, 2, sure)).map(|&(width, promise)| {
-                let promise =
-                    promise.unwrap_or_else(|| Promise::new(Cut::best(reaches(), width, &self.costs, pace)));
-                let worth = promise.worth(self.costs.propose(proposer, width), pace);
+                let guess = || Promise::new(Cut::best(reaches(), width, &self.costs, pace), plain);
+                let draft = self.costs.propose(proposer, width);
+                let worth = promise.unwrap_or_else(guess).worth(draft, plain, pace);
                 Bid { plan: Plan { proposer: Some(proposer), width, ranks }, worth }
             });
         bids.max_by(|a, b| a.worth.total_cmp(&b.worth))
@@ -170,14 +186,16 @@ impl Adaptive {
 
     /// Remembers what a block promises at every width; beyond what was drafted by the means of its positions.
     fn promise(&mut self, plan: &Plan, proposer: usize, class: usize, confidence: &[f32]) {
-        let (pace, drafted) = (self.pace(), plan.width - 1);
+        let (pace, drafted, plain) = (self.pace(), plan.width - 1, self.costs.plain());
+        let company = self.company();
         // A block is worth no more than what of it may be verified.
         let sure = self.tracks[proposer].calibration.at(0, confidence[0]);
         let rows = |width: usize| {
             let most = if plan.ranks > 1 { self.limit } else { width };
             self.affordable(proposer, width, most, sure)
         };
-        let most: Vec<usize> = self.tracks[proposer].promises.iter().map(|(width, _)| rows(*width)).collect();
+        let widths = self.tracks[proposer].promises[company].iter();
+        let most: Vec<usize> = widths.map(|(width, _)| rows(*width)).collect();
         let Track { positions, calibration, promises, .. } = &mut self.tracks[proposer];
         let positions = &mut positions[class];
         for position in 0..drafted {
@@ -189,16 +207,16 @@ impl Adaptive {
             (false, 0) => beyond[position],
             (false, _) => 0.0,
         };
-        for ((width, promise), most) in promises.iter_mut().zip(most) {
+        for ((width, promise), most) in promises[company].iter_mut().zip(most) {
             let tree = best_first(*width - 1, plan.ranks, most - 1, probability);
             let cut = Cut::best(tree.iter().map(|node| node.reach), most, &self.costs, pace);
-            promise.get_or_insert_with(|| Promise::new(cut)).see(cut);
+            promise.get_or_insert_with(|| Promise::new(cut, plain)).see(cut, plain);
         }
     }
 
     /// The best-first tree of what was drafted, cut where it is worth most. A chain is the tree without
     /// alternatives.
-    fn best_tree(&mut self, plan: &Plan, proposer: usize, confidence: &[f32]) -> Vec<Node> {
+    fn best_tree(&mut self, plan: &Plan, proposer: usize, confidence: &[f32], nodes: &mut Vec<Node>) {
         let most = if plan.ranks > 1 { self.limit } else { plan.width };
         let calibration = &self.tracks[proposer].calibration;
         let affordable = self.affordable(proposer, plan.width, most, calibration.at(0, confidence[0]));
@@ -206,30 +224,39 @@ impl Adaptive {
         let belief = if self.probing { Calibration::trusting } else { Calibration::at };
         let sure = |position: usize, rank: usize| confidence[position * plan.ranks + rank];
         let probability = |position, rank| belief(calibration, position, sure(position, rank));
-        let mut nodes = best_first(plan.width - 1, plan.ranks, affordable - 1, probability);
+        nodes.extend(best_first(plan.width - 1, plan.ranks, affordable - 1, probability));
         let best = Cut::best(nodes.iter().map(|node| node.reach), affordable, &self.costs, self.pace()).rows;
         // And it looks at one id at least: the draft may be better than it thinks.
         let rows = if self.probing { best.max(2.min(affordable)) } else { best };
         nodes.truncate(rows - 1);
-        self.stats.dropped_blocks += usize::from(rows == 1);
         self.block.extend(nodes.iter().map(|&Node { parent, position, rank, .. }| {
             let confidence = sure(position, rank);
             Judged { parent, position, rank, confidence }
         }));
-        nodes
     }
 
-    /// What the cycle took by the estimates, in seconds.
+    /// What the cycle took by the estimates, in seconds of this sequence.
     fn estimate(&self, outcome: &Outcome<'_>) -> f64 {
-        let draft = outcome.proposer.map_or(0.0, |proposer| self.costs.propose(proposer, outcome.planned));
-        draft + self.costs.verify(outcome.verified)
+        let Outcome { planned, mates, verified, rows, .. } = *outcome;
+        let draft =
+            outcome.proposer.map_or(0.0, |proposer| self.costs.propose_among(proposer, planned, mates));
+        draft + self.costs.share(verified, rows)
+    }
+
+    /// What it took, in the same seconds.
+    fn took(&self, outcome: &Outcome<'_>) -> f64 {
+        let part = self.costs.share(outcome.verified, outcome.rows) / self.costs.step(outcome.rows);
+        outcome.draft_s + outcome.step_s * part
     }
 
     /// Learns from every drafted id that was judged.
     fn judge(&mut self, proposer: usize, outcome: &Outcome<'_>) {
         let (accepted, class) = (outcome.accepted, outcome.class);
-        if self.block.is_empty() {
-            for position in 0..(accepted.len() + 1).min(outcome.judged.saturating_sub(1)) {
+        // What was not verified for the sake of other sequences says nothing.
+        self.block.truncate(outcome.judged - 1);
+        let open = usize::from(!outcome.ended);
+        if !self.confided {
+            for position in 0..(accepted.len() + open).min(outcome.judged - 1) {
                 let right = position < accepted.len();
                 self.tracks[proposer].positions[class].see(position, f64::from(u8::from(right)));
                 self.seen.see_position(proposer, class, position, right);
@@ -237,8 +264,9 @@ impl Adaptive {
         }
         for (index, id) in self.block.iter().enumerate() {
             let on_path = |node: usize| accepted.contains(&(node + 1));
-            if id.parent.is_none_or(on_path) {
-                let right = on_path(index);
+            let right = on_path(index);
+            let last = id.parent.map_or(0, |parent| parent + 1) == accepted.last().copied().unwrap_or(0);
+            if id.parent.is_none_or(on_path) && (right || !(outcome.ended && last)) {
                 self.tracks[proposer].calibration.see(id.position, id.confidence, right);
                 self.seen.see_confidence(proposer, id.confidence, right);
                 if id.rank == 0 {
@@ -246,18 +274,25 @@ impl Adaptive {
                 }
             }
         }
-        if outcome.judged > outcome.verified {
-            let plain = Cut { rows: 1, ids: 1.0, seconds: self.costs.plain() };
-            let promises = self.tracks[proposer].promises.iter_mut();
-            promises.for_each(|(_, promise)| promise.get_or_insert_with(|| Promise::new(plain)).see(plain));
+        if outcome.verified == 1 && outcome.judged > 1 {
+            let (seconds, company) = (self.costs.plain(), self.company());
+            let plain = Cut { rows: 1, ids: 1.0, seconds };
+            let promises = self.tracks[proposer].promises[company].iter_mut();
+            promises.for_each(|(_, promise)| {
+                promise.get_or_insert_with(|| Promise::new(plain, seconds)).see(plain, seconds);
+            });
         }
     }
 }
 
 impl WidthPolicy for Adaptive {
+    fn meet(&mut self, company: Company) {
+        self.costs.meet(company);
+    }
+
     fn plan(&mut self, offers: &[Offer], limit: usize) -> Plan {
         self.block.clear();
-        self.probing = false;
+        (self.probing, self.confided) = (false, false);
         self.limit = self.trees.map_or(limit, |rows| rows.min(limit));
         let pace = self.pace();
         let plain = 1.0 - pace * self.costs.plain() + MARGIN;
@@ -296,26 +331,32 @@ impl WidthPolicy for Adaptive {
         best.plan
     }
 
-    fn cut(&mut self, plan: &Plan, class: usize, confidence: &[f32]) -> usize {
-        match confidence.len() + 1 == plan.width {
-            true => self.grow(plan, class, confidence).len() + 1,
-            false => plan.width,
-        }
-    }
-
-    fn grow(&mut self, plan: &Plan, class: usize, confidence: &[f32]) -> Vec<Node> {
-        // Alternatives may be asked for in vain.
-        let plan = Plan { ranks: confidence.len() / (plan.width - 1), ..*plan };
+    fn grow(&mut self, plan: &Plan, class: usize, confidence: &[f32], nodes: &mut Vec<Node>) {
         let proposer = plan.proposer.expect("a drafted block");
-        self.promise(&plan, proposer, class, confidence);
-        self.best_tree(&plan, proposer, confidence)
+        self.confided = confidence.len() == (plan.width - 1) * plan.ranks;
+        match self.confided {
+            true => {
+                self.promise(plan, proposer, class, confidence);
+                self.best_tree(plan, proposer, confidence, nodes);
+            }
+            false => {
+                let reaches = chain(self.tracks[proposer].positions[class].values());
+                let nodes_of = Node::chain(plan.width - 1, 1.0).zip(reaches);
+                nodes.extend(nodes_of.map(|(node, reach)| Node { reach, ..node }));
+            }
+        }
+        if let (true, Some(first)) = (self.probing, nodes.first_mut()) {
+            // Whatever else the step is worth: it was drafted to be looked at.
+            first.reach = 1.0;
+        }
     }
 
     fn record(&mut self, outcome: &Outcome<'_>) {
         self.costs.saw(outcome);
         let (plain, seconds, ids) = (self.costs.plain(), self.estimate(outcome), outcome.committed as f64);
-        self.stats.gained_s += ids * plain - (outcome.draft_s + outcome.step_s);
-        self.pace.add(ids, seconds);
+        let took = self.took(outcome);
+        self.stats.gained_s += ids * plain - took;
+        self.pace.add(ids, seconds / plain);
         let Some(proposer) = outcome.proposer else {
             self.ledger.add(outcome.committed, ids);
             self.cycles_since_plain = 0;
@@ -323,9 +364,10 @@ impl WidthPolicy for Adaptive {
         };
         // What it took, not what it should have: a step that costs more than is known is lost all the same. But not
         // every moment of disturbance is the draft's doing.
-        let took = (outcome.draft_s + outcome.step_s).clamp(seconds / DISTURBED, seconds * DISTURBED);
+        let took = took.clamp(seconds / DISTURBED, seconds * DISTURBED);
         self.ledger.add(outcome.committed, took / plain);
         self.cycles_since_plain += 1;
+        self.stats.dropped_blocks += usize::from(outcome.verified == 1);
         self.tracks[proposer].probes[outcome.class].record(ids * plain > seconds);
         self.judge(proposer, outcome);
     }
@@ -342,21 +384,22 @@ impl Track {
         let positions = (0..proposer.classes())
             .map(|class| known.positions(index, class, f64::from(proposer.prior(class))));
         let widths = WIDTHS.into_iter().filter(|&width| width < block).chain([block.max(2)]);
+        let promises: Promises = widths.map(|width| (width, None)).collect();
         Self {
             confident: proposer.confident(),
             positions: positions.collect(),
             calibration: Calibration::new(known.bins(index), block),
-            promises: widths.map(|width| (width, None)).collect(),
+            promises: vec![promises; COMPANIES],
             probes: (0..proposer.classes()).map(|class| Probe::new(known.is_rich(index, class))).collect(),
         }
     }
 }
 
 impl Pace {
-    fn add(&mut self, ids: f64, seconds: f64) {
+    fn add(&mut self, ids: f64, steps: f64) {
         const KEEP: f64 = 1.0 - 1.0 / PACE_MEMORY;
         self.ids = KEEP * self.ids + ids;
-        self.seconds = KEEP * self.seconds + seconds;
+        self.steps = KEEP * self.steps + steps;
     }
 }
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::Outcome;
+use super::{Company, Outcome};
 use crate::StepCosts;
 
 /// Rows 1, 2, to 4, to 8, to 16 and so on share a correction.
@@ -24,6 +24,7 @@ const MOST: f64 = 2.0;
 /// are shared.
 pub(super) struct LiveCosts {
     table: Arc<StepCosts>,
+    company: Company,
     common: f64,
     /// The correction at the last plain step.
     common_at_plain: f64,
@@ -46,6 +47,7 @@ impl LiveCosts {
         let propose = vec![1.0; table.propose.len()];
         Self {
             table,
+            company: Company::ALONE,
             common: 1.0,
             common_at_plain: 1.0,
             odd_plain_steps: 0,
@@ -54,33 +56,89 @@ impl LiveCosts {
         }
     }
 
-    /// Seconds of a step of so many rows.
+    /// The next step is shared so.
+    pub fn meet(&mut self, company: Company) {
+        self.company = company;
+    }
+
+    /// Whom the step is shared with.
+    pub fn company(&self) -> Company {
+        self.company
+    }
+
+    /// Seconds of a step of so many rows of all sequences.
+    pub fn step(&self, rows: usize) -> f64 {
+        self.table.verify.at(rows) * self.common * self.own(rows)
+    }
+
+    /// Seconds for a sequence that verifies so many rows while the others decode plainly: its share of the step that is
+    /// made anyway, and all of what it adds.
     pub fn verify(&self, rows: usize) -> f64 {
-        self.table.verify.at(rows) * self.common * self.verify[bucket(rows)].factor
+        let Company { sequences, rows: all, .. } = self.company;
+        let added = self.step(all + rows - 1);
+        match sequences {
+            1 => added,
+            _ => self.plain() + (added - self.step(all)).max(0.0),
+        }
     }
 
-    /// Seconds of a plain step.
+    /// Seconds of a plain id: the share of a step in which all decode plainly.
     pub fn plain(&self) -> f64 {
-        self.verify(1)
+        self.step(self.company.rows) / self.company.sequences as f64
     }
 
-    /// Seconds of a proposal for so many rows.
+    /// Seconds of a sequence's part in a step of `all` rows, of which it had `rows`.
+    pub fn share(&self, rows: usize, all: usize) -> f64 {
+        let Company { sequences, rows: before, .. } = self.company;
+        let whole = self.step(all);
+        if sequences == 1 {
+            return whole;
+        }
+        let added = (rows - 1) as f64 / all.saturating_sub(before).max(1) as f64;
+        self.plain() + (whole - self.step(before)).max(0.0) * added.min(1.0)
+    }
+
+    /// Seconds of a proposal for so many rows, in the company of late.
     pub fn propose(&self, proposer: usize, rows: usize) -> f64 {
+        self.propose_among(proposer, rows, self.company.drafting)
+    }
+
+    /// Seconds of a sequence's part in a proposal for so many rows of each of `mates` sequences.
+    pub fn propose_among(&self, proposer: usize, rows: usize, mates: usize) -> f64 {
         let curve = self.table.propose[proposer].as_ref();
-        curve.map_or(0.0, |curve| curve.at(rows) * self.common * self.propose[proposer])
+        let pass = |curve: &crate::Curve| curve.at(mates * rows) / mates as f64;
+        curve.map_or(0.0, |curve| pass(curve) * self.common * self.propose[proposer])
+    }
+
+    /// The correction of a step's cost beside the common one. Costs of a shared step are compared row by row, so there
+    /// the corrections go over into each other.
+    fn own(&self, rows: usize) -> f64 {
+        let after = bucket(rows);
+        if self.company.rows == 1 || after == 0 {
+            return self.verify[after].factor;
+        }
+        let (below, above) = (self.verify[after - 1].factor, self.verify[after].factor);
+        let part = (rows as f64).log2() - (after - 1) as f64;
+        below + (above - below) * part.min(1.0)
     }
 
     /// A cycle took so long.
     pub fn saw(&mut self, outcome: &Outcome<'_>) {
-        let step = ratio(outcome.step_s, self.verify(outcome.verified));
-        self.verify.iter_mut().for_each(|own| own.age += 1);
-        self.verify[bucket(outcome.verified)].see(step);
         if let Some(proposer) = outcome.proposer {
-            let draft = ratio(outcome.draft_s, self.propose(proposer, outcome.planned));
+            let estimate = self.propose_among(proposer, outcome.planned, outcome.mates);
+            let draft = ratio(outcome.draft_s, estimate);
             self.propose[proposer] *= 1.0 + OWN * (draft - 1.0);
         }
+        self.saw_step(outcome.rows, outcome.step_s, outcome.verified == 1);
+    }
+
+    /// A step of so many rows of all sequences took so long.
+    pub fn saw_step(&mut self, rows: usize, seconds: f64, plain: bool) {
+        let step = ratio(seconds, self.step(rows));
+        self.verify.iter_mut().for_each(|own| own.age += 1);
+        self.verify[bucket(rows)].see(step);
         self.common *= 1.0 + COMMON * (step - 1.0);
-        if outcome.verified == 1 {
+        if plain {
             self.common_at_plain = self.common;
             let odd = (step - 1.0).abs() > ODD;
             self.odd_plain_steps = if odd { self.odd_plain_steps + 1 } else { 0 };
@@ -132,9 +190,12 @@ mod tests {
             verified,
             judged,
             accepted: &[],
+            ended: false,
             committed: 1,
             draft_s,
+            mates: 1,
             step_s,
+            rows,
         }
     }
 

@@ -2,6 +2,8 @@
 
 mod acceptance;
 mod adaptive;
+mod allotment;
+mod company;
 mod experience;
 mod fixed;
 mod ledger;
@@ -12,6 +14,8 @@ mod promise;
 mod tests;
 
 pub use adaptive::Adaptive;
+pub(crate) use allotment::{Allotment, Shown};
+pub use company::Company;
 pub use experience::Experience;
 pub use fixed::Fixed;
 
@@ -51,34 +55,45 @@ pub struct Outcome<'a> {
     pub planned: usize,
     /// Rows verified.
     pub verified: usize,
-    /// Rows by which the proposer is judged: those verified, or those planned where it gave fewer ids.
+    /// Rows by which the proposer is judged: the first so many that the policy asked for, or those planned where it gave
+    /// fewer ids. Those that were not verified could not be right.
     pub judged: usize,
-    /// Rows of the drafted ids that were accepted: from 1 on, and one after the other in a chain.
+    /// Rows of the drafted ids that were accepted, as the policy asked for them: from 1 on, and one after the other in a
+    /// chain.
     pub accepted: &'a [usize],
+    /// Whether the answer is over, so that nothing is known of what was drafted behind those.
+    pub ended: bool,
     /// Ids delivered.
     pub committed: usize,
-    /// Seconds of the proposal.
+    /// Seconds of the proposal: this sequence's part of it.
     pub draft_s: f64,
-    /// Seconds of all else: verification and what follows from it.
+    /// Sequences that the proposal was made for together.
+    pub mates: usize,
+    /// Seconds of all else: verification and what follows from it, of all sequences in the step.
     pub step_s: f64,
+    /// Rows of all sequences in the step.
+    pub rows: usize,
 }
 
 /// Chooses proposer and width for every cycle of one sequence.
 pub trait WidthPolicy: Send {
+    /// Who shares the next step; told before every plan.
+    fn meet(&mut self, _company: Company) {}
+
     /// The next cycle, given what every proposer offers; at most `limit` rows (at least 2).
     fn plan(&mut self, offers: &[Offer], limit: usize) -> Plan;
 
-    /// The plan's ids are drafted, with the proposer's own probability of each (none, where it has none): how
-    /// many rows of `plan.width` shall be verified, 1 to drop them all.
-    fn cut(&mut self, plan: &Plan, _class: usize, _confidence: &[f32]) -> usize {
-        plan.width
-    }
-
-    /// As [`WidthPolicy::cut`] where alternatives were drafted: `confidence` is that of `plan.ranks` ids for every
-    /// position. Returns the nodes that shall be verified, parents before children.
-    fn grow(&mut self, plan: &Plan, _class: usize, confidence: &[f32]) -> Vec<Node> {
-        let probability = |position, rank| f64::from(confidence[position * plan.ranks + rank]);
-        best_first(plan.width - 1, plan.ranks, plan.width - 1, probability)
+    /// The plan's ids are drafted: which of them shall be verified, parents before children, into `nodes`, which is
+    /// empty. `confidence` is the proposer's own probability of each, position by position, `plan.ranks` for every
+    /// position; none where it has none.
+    fn grow(&mut self, plan: &Plan, _class: usize, confidence: &[f32], nodes: &mut Vec<Node>) {
+        match (plan.ranks, confidence.len()) {
+            (1, _) | (_, 0) => nodes.extend(Node::chain(plan.width - 1, 1.0)),
+            (ranks, _) => {
+                let probability = |position, rank| f64::from(confidence[position * ranks + rank]);
+                nodes.extend(best_first(plan.width - 1, ranks, plan.width - 1, probability));
+            }
+        }
     }
 
     /// The cycle is over.

@@ -51,23 +51,25 @@ pub(super) fn chain(acceptance: impl Iterator<Item = f64>) -> impl Iterator<Item
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Promise {
     ids: Mean,
-    seconds: Mean,
+    /// The time that they take, in plain steps.
+    steps: Mean,
 }
 
 impl Promise {
     /// Before any block: what means per position promise.
-    pub fn new(cut: Cut) -> Self {
+    pub fn new(cut: Cut, plain: f64) -> Self {
         let mean = |value| Mean::new(value, 1.0, MEMORY);
-        Self { ids: mean(cut.ids), seconds: mean(cut.seconds) }
+        Self { ids: mean(cut.ids), steps: mean(cut.seconds / plain) }
     }
 
-    pub fn see(&mut self, cut: Cut) {
+    /// A block at a time when a plain step took `plain` seconds.
+    pub fn see(&mut self, cut: Cut, plain: f64) {
         self.ids.see(cut.ids);
-        self.seconds.see(cut.seconds);
+        self.steps.see(cut.seconds / plain);
     }
 
     /// As [`Cut::worth`], with the seconds of drafting.
-    pub fn worth(&self, draft_seconds: f64, pace: f64) -> f64 {
-        self.ids.value - pace * (self.seconds.value + draft_seconds)
+    pub fn worth(&self, draft_seconds: f64, plain: f64, pace: f64) -> f64 {
+        self.ids.value - pace * (self.steps.value * plain + draft_seconds)
     }
 }

@@ -159,11 +159,21 @@ fn end(policy: &mut Adaptive, costs: &StepCosts, plan: Plan, rows: usize, accept
         verified: rows,
         judged: rows,
         accepted,
+        ended: false,
         committed: accepted.len() + 1,
         draft_s,
+        mates: 1,
         step_s,
+        rows,
     });
     draft_s + step_s
+}
+
+/// Rows of a drafted block that the policy wants to verify.
+fn cut(policy: &mut Adaptive, plan: &Plan, sure: &[f32]) -> usize {
+    let mut nodes = Vec::new();
+    policy.grow(plan, 0, sure, &mut nodes);
+    nodes.len() + 1
 }
 
 /// Decodes `ids` ids on a machine whose steps take what `truth` says.
@@ -189,7 +199,7 @@ fn run_from(
         if plan.proposer.is_some() {
             let sure: Vec<f32> =
                 (0..plan.width - 1).map(|position| (draft.sure)(first + done, position)).collect();
-            rows = policy.cut(&plan, 0, if confident { &sure } else { &[] });
+            rows = cut(&mut policy, &plan, if confident { &sure } else { &[] });
         }
         let accepted: Vec<usize> = (1..=(draft.right)(first + done).min(rows - 1)).collect();
         clock += end(&mut policy, &costs, plan, rows, &accepted);
@@ -233,7 +243,7 @@ fn the_guarantee_holds_against_a_draft_that_knows_the_policy() {
         for done in 0..3000 {
             let plan = policy.plan(&[OFFER], BLOCK);
             let rows = match plan.proposer {
-                Some(_) => policy.cut(&plan, 0, &[0.99; BLOCK][..plan.width - 1]),
+                Some(_) => cut(&mut policy, &plan, &[0.99; BLOCK][..plan.width - 1]),
                 None => 1,
             };
             // Now and then it lets a narrow block through, to be asked again.

@@ -13,28 +13,28 @@ pub struct Ranked {
 }
 
 impl Draft {
-    /// As [`Draft::propose`] for one sequence, with the `ranks` most probable ids of every position: `out` takes
-    /// `(width - 1) * ranks` of them, position by position, the best first, lower rows of the head first on ties.
+    /// As [`Draft::propose`], with the `ranks` most probable ids of every position: `out` takes `(width - 1) * ranks` of
+    /// them for each sequence, position by position, the best first, lower rows of the head first on ties.
     ///
     /// # Errors
-    /// A NaN logit; the state is as before.
+    /// A NaN logit; the states are as before.
     ///
     /// # Panics
     /// As [`Draft::propose`], and when `ranks` is zero or more than the ids that it can propose.
     pub fn propose_ranked(
         &self,
         ws: &mut DraftWorkspace,
-        state: &mut DraftState,
-        staged: u32,
+        states: &mut [&mut DraftState],
+        staged: &[u32],
         width: usize,
         ranks: usize,
         out: &mut Vec<Ranked>,
     ) -> Result<(), BackendError> {
         assert!((1..=self.tables.vocab).contains(&ranks), "{ranks} of {} ids", self.tables.vocab);
         let mut logits = ws.logits.take().unwrap_or_else(|| self.logit_rows());
-        self.logits(ws, &mut [state], &[staged], width, &mut logits);
+        self.logits(ws, states, staged, width, &mut logits);
         out.clear();
-        let done = (0..width - 1).try_for_each(|row| {
+        let done = (0..states.len() * (width - 1)).try_for_each(|row| {
             let values = self.backend.read(&logits, row);
             self.rank(row, &values[..self.tables.vocab], ranks, out)
         });

@@ -164,3 +164,71 @@ fn blocks<'a>(fields: &Fields<'a>, name: &str) -> Result<Vec<Block<'a>>, ApiErro
         Some(_) => Err(fields.wrong(name, "a string or a list of blocks")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(body: &Value) -> Result<Value, ApiError> {
+        messages(&Fields::at("", body).unwrap()).map(Value::from)
+    }
+
+    #[test]
+    fn blocks_become_messages() {
+        let body = json!({
+            "system": [{"type": "text", "text": "Be short.", "cache_control": {"type": "ephemeral"}}],
+            "messages": [
+                {"role": "user", "content": "Hello"},
+                {"role": "user", "content": [{"type": "text", "text": "again"}]},
+                {"role": "assistant", "content": [
+                    {"type": "thinking", "thinking": "Hm.", "signature": "x"},
+                    {"type": "redacted_thinking", "data": "x"},
+                    {"type": "text", "text": "I look."},
+                    {"type": "tool_use", "id": "t1", "name": "weather", "input": {"b": 1, "a": "é"}},
+                ]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "down"}], "is_error": true},
+                    {"type": "text", "text": "And now?"},
+                ]},
+            ],
+        });
+        let call = json!({"id": "t1", "type": "function", "function": {"name": "weather", "arguments": "{\"b\":1,\"a\":\"é\"}"}});
+        assert_eq!(
+            read(&body).unwrap(),
+            json!([
+                {"role": "system", "content": [text("Be short.")]},
+                {"role": "user", "content": [text("Hello"), text("again")]},
+                {"role": "assistant", "content": [text("I look.")], "reasoning_content": "Hm.", "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "t1", "content": [text("Error: "), text("down")]},
+                {"role": "user", "content": [text("And now?")]},
+            ])
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_names_its_place() {
+        let param = |messages: Value| read(&json!({"messages": messages})).unwrap_err().param.unwrap();
+        let user = |block: Value| param(json!([{"role": "user", "content": [block]}]));
+        assert_eq!(read(&json!({})).unwrap_err().param.unwrap(), "messages");
+        assert_eq!(param(json!([])), "messages");
+        assert_eq!(param(json!([3])), "messages[0]");
+        assert_eq!(param(json!([{"role": "tool", "content": "x"}])), "messages[0].role");
+        assert_eq!(param(json!([{"role": "user"}])), "messages[0].content");
+        assert_eq!(user(json!({"type": "image", "source": {}})), "messages[0].content[0].type");
+        assert_eq!(user(json!({"type": "text"})), "messages[0].content[0].text");
+        assert_eq!(
+            user(json!({"type": "tool_use", "id": "a", "name": "b", "input": {}})),
+            "messages[0].content[0].type"
+        );
+        assert_eq!(
+            user(json!({"type": "tool_result", "tool_use_id": "none"})),
+            "messages[0].content[0].tool_use_id"
+        );
+        assert_eq!(
+            param(json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])),
+            "messages"
+        );
+    }
+}

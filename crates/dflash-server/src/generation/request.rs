@@ -25,3 +25,10 @@ pub struct Generation {
     /// Ids of reasoning after which the block is closed.
     pub thinking_budget: Option<usize>,
 }
+
+impl Generation {
+    /// The seed, where the ids depend on it.
+    pub fn seed(&self) -> Option<u64> {
+        (!self.sampling.is_greedy()).then_some(self.sampling.seed)
+    }
+}

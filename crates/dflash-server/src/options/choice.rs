@@ -17,7 +17,8 @@ pub enum ToolChoice {
     Named(String),
 }
 
-const TAKES: &str = "\"none\", \"auto\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": …}}";
+const TAKES: &str =
+    "\"none\", \"auto\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": …}}";
 
 impl ToolChoice {
     /// `tool_choice` as the OpenAI API writes it.

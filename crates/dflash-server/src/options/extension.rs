@@ -1,7 +1,7 @@
 use dflash_engine::Decoding;
 
-use crate::ApiError;
 use crate::body::Fields;
+use crate::{ApiError, App};
 
 /// The field `dflash` of a request, in every family: `{"speculative": false, "live": true}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,13 +12,19 @@ pub struct Extension {
     pub live: bool,
 }
 
+impl Default for Extension {
+    fn default() -> Self {
+        Self { speculative: true, live: false }
+    }
+}
+
 impl Extension {
     /// Reads it.
     ///
     /// # Errors
     /// Another type; a name that does not exist, since these are ours.
     pub fn read(fields: &Fields<'_>) -> Result<Self, ApiError> {
-        let Some(given) = fields.object("dflash")? else { return Ok(Self { speculative: true, live: false }) };
+        let Some(given) = fields.object("dflash")? else { return Ok(Self::default()) };
         if let Some(name) = given.names().find(|name| !["speculative", "live"].contains(name)) {
             return Err(given.refused(name, "dflash takes speculative and live"));
         }
@@ -28,8 +34,14 @@ impl Extension {
         })
     }
 
-    /// How the engine decodes.
-    pub fn decoding(self) -> Decoding {
-        if self.speculative { Decoding::Speculative } else { Decoding::Plain }
+    /// How a request for `max_tokens` ids after a prompt of so many is decoded.
+    pub fn decoding(self, app: &App, prompt: usize, max_tokens: usize) -> Decoding {
+        let settings = &app.settings;
+        let worth_it = max_tokens > settings.fastpath_max_tokens;
+        let short = settings.speculative_prompt.is_none_or(|most| prompt <= most);
+        match self.speculative && worth_it && short {
+            true => Decoding::Speculative,
+            false => Decoding::Plain,
+        }
     }
 }

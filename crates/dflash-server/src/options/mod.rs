@@ -15,7 +15,7 @@ mod stop;
 mod template;
 mod tools;
 
-pub use chat::ChatOptions;
+pub use chat::{ChatOptions, check_prompt, sampling_params};
 pub use choice::ToolChoice;
 pub use extension::Extension;
 pub use known::{Known, refuse_known};

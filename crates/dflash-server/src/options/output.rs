@@ -1,3 +1,4 @@
+use dflash_grammar::Constraint;
 use serde_json::Value;
 
 use crate::ApiError;
@@ -60,6 +61,17 @@ impl OutputFormat {
         }
     }
 
+    /// What decoding has to keep to.
+    pub fn constraint(&self) -> Option<Constraint> {
+        match self {
+            Self::Text => None,
+            Self::JsonObject => Some(Constraint::JsonObject),
+            Self::JsonSchema(schema) => Some(Constraint::JsonSchema(schema.clone())),
+            Self::Regex(pattern) => Some(Constraint::Regex(pattern.clone())),
+            Self::Choice(texts) => Some(Constraint::Regex(one_of(texts))),
+        }
+    }
+
     /// Whether any text will do.
     pub fn is_free(&self) -> bool {
         *self == Self::Text
@@ -73,6 +85,20 @@ fn schema(place: &Fields<'_>) -> Result<Option<OutputFormat>, ApiError> {
         Some(schema @ Value::Object(_)) => Ok(Some(OutputFormat::JsonSchema(schema.clone()))),
         Some(_) => Err(place.wrong("schema", "a JSON schema, which is an object")),
     }
+}
+
+/// A regular expression of these texts.
+fn one_of(texts: &[String]) -> String {
+    let literal = |text: &String| {
+        text.chars().fold(String::new(), |mut escaped, c| {
+            if c.is_ascii_punctuation() {
+                escaped.push('\\');
+            }
+            escaped.push(c);
+            escaped
+        })
+    };
+    format!("({})", texts.iter().map(literal).collect::<Vec<_>>().join("|"))
 }
 
 fn choices(format: &Fields<'_>) -> Result<OutputFormat, ApiError> {
@@ -110,7 +136,10 @@ mod tests {
                 OutputFormat::JsonSchema(schema.clone()),
             ),
             (json!({"type": "regex", "pattern": "a+"}), OutputFormat::Regex("a+".into())),
-            (json!({"type": "choice", "choices": ["a", "b"]}), OutputFormat::Choice(vec!["a".into(), "b".into()])),
+            (
+                json!({"type": "choice", "choices": ["a", "b"]}),
+                OutputFormat::Choice(vec!["a".into(), "b".into()]),
+            ),
         ] {
             assert_eq!(read(given).unwrap(), format);
         }
@@ -123,7 +152,10 @@ mod tests {
             (json!({}), "response_format.type"),
             (json!({"type": "xml"}), "response_format.type"),
             (json!({"type": "json_schema"}), "response_format.json_schema"),
-            (json!({"type": "json_schema", "json_schema": {"schema": []}}), "response_format.json_schema.schema"),
+            (
+                json!({"type": "json_schema", "json_schema": {"schema": []}}),
+                "response_format.json_schema.schema",
+            ),
             (json!({"type": "regex"}), "response_format.pattern"),
             (json!({"type": "choice"}), "response_format.choices"),
             (json!({"type": "choice", "choices": []}), "response_format.choices"),

@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn what_the_request_says_wins() {
-        let own = read(json!({"temperature": 0, "top_p": 0.5, "seed": -1, "logit_bias": {"7": 1, "3": -2.5}}));
+        let own =
+            read(json!({"temperature": 0, "top_p": 0.5, "seed": -1, "logit_bias": {"7": 1, "3": -2.5}}));
         let own = own.unwrap();
         assert_eq!((own.temperature, own.top_k, own.top_p, own.seed), (0.0, 5, 0.5, u64::MAX));
         assert_eq!(own.logit_bias.into_iter().collect::<Vec<_>>(), [(3, -2.5), (7, 1.0)]);

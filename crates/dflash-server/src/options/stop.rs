@@ -36,7 +36,7 @@ mod tests {
         assert_eq!(read(json!("a b")).unwrap(), ["a b"]);
         assert_eq!(read(json!(["a", "\n"])).unwrap(), ["a", "\n"]);
         assert!(read(json!([])).unwrap().is_empty() && read(json!(null)).unwrap().is_empty());
-        for value in [json!(""), json!(["a", ""]), json!([1]), json!(3), json!({}), json!(["x"; 17])] {
+        for value in [json!(""), json!(["a", ""]), json!([1]), json!(3), json!({}), json!(vec!["x"; 17])] {
             assert_eq!(read(value).unwrap_err().param.as_deref(), Some("stop"));
         }
     }

@@ -156,7 +156,8 @@ mod tests {
         }
         let odd = json!({"type": "function", "function": {"name": "a", "parameters": "x"}});
         assert_eq!(with(odd), "tools[0].function.parameters");
-        for choice in [json!("required"), json!("any"), json!(3), json!({"type": "allowed_tools"}), json!({})] {
+        for choice in [json!("required"), json!("any"), json!(3), json!({"type": "allowed_tools"}), json!({})]
+        {
             let param = param(json!({"tool_choice": choice}));
             assert!(param.starts_with("tool_choice"), "{choice}: {param}");
         }

@@ -110,3 +110,61 @@ fn part(part: &Fields<'_>) -> Result<Value, ApiError> {
         _ => Err(part.wrong("type", "input_text or output_text")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(body: &Value) -> Result<Value, ApiError> {
+        messages(&Fields::at("", body).unwrap()).map(Value::from)
+    }
+
+    #[test]
+    fn items_become_messages() {
+        let body = json!({
+            "instructions": "Be short.",
+            "input": [
+                "Hello",
+                {"role": "user", "content": [{"type": "input_text", "text": "again"}]},
+                {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
+                {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+                {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c1", "output": "Sunny"},
+            ],
+        });
+        let call =
+            json!({"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}});
+        assert_eq!(
+            read(&body).unwrap(),
+            json!([
+                {"role": "system", "content": [text("Be short.")]},
+                {"role": "user", "content": [text("Hello")]},
+                {"role": "user", "content": [text("again")]},
+                {"role": "assistant", "content": [text("I look.")], "reasoning_content": "Hm.", "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "c1", "content": [text("Sunny")]},
+            ])
+        );
+        assert_eq!(
+            read(&json!({"input": "Hello"})).unwrap(),
+            json!([{"role": "user", "content": [text("Hello")]}])
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_names_its_place() {
+        let param = |input: Value| read(&json!({"input": input})).unwrap_err().param.unwrap();
+        assert_eq!(read(&json!({})).unwrap_err().param.unwrap(), "input");
+        assert_eq!(param(json!([])), "input");
+        assert_eq!(param(json!({})), "input");
+        assert_eq!(param(json!([3])), "input[0]");
+        assert_eq!(param(json!([{"role": "user"}])), "input[0].content");
+        assert_eq!(param(json!([{"type": "item_reference", "id": "x"}])), "input[0].type");
+        assert_eq!(
+            param(json!([{"role": "user", "content": [{"type": "input_image"}]}])),
+            "input[0].content[0].type"
+        );
+        assert_eq!(param(json!([{"type": "function_call_output", "output": ""}])), "input[0].call_id");
+    }
+}

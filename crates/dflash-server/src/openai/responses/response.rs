@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 use super::output::{Output, Status, fresh_id};
 use crate::ApiError;
 use crate::generation::{Finish, Piece, Usage};
-use crate::openai::error::OpenAiError;
 use crate::transcript::{End, Transcript};
 
 /// The answer of `/v1/responses`, as it grows.
@@ -24,7 +23,7 @@ pub struct Response {
 
 #[derive(Debug)]
 enum Ended {
-    Answered { finish: Finish, usage: Usage, extension: Value },
+    Answered { finish: Finish, usage: Usage, summary: Value },
     Failed { error: Value },
 }
 
@@ -60,13 +59,13 @@ impl Response {
         }
         match &self.end {
             None => {}
-            Some(Ended::Answered { finish, usage, extension }) => {
+            Some(Ended::Answered { finish, usage, summary }) => {
                 response["status"] = status(*finish).name().into();
                 if *finish == Finish::Length {
                     response["incomplete_details"] = json!({"reason": "max_output_tokens"});
                 }
                 response["usage"] = to_json(usage);
-                response["dflash"] = extension.clone();
+                response["dflash"] = summary.clone();
             }
             Some(Ended::Failed { error }) => {
                 response["status"] = "failed".into();
@@ -99,11 +98,11 @@ impl Transcript for Response {
         self.numbered(events)
     }
 
-    fn end(&mut self, end: &End) -> Vec<Value> {
+    fn end(&mut self, end: End) -> Vec<Value> {
         let status = status(end.finish);
         let mut events = self.output.close(status);
         let usage = Usage::of(&end.stats, end.reasoning);
-        self.end = Some(Ended::Answered { finish: end.finish, usage, extension: Value::Null });
+        self.end = Some(Ended::Answered { finish: end.finish, usage, summary: end.summary });
         events.push(self.lifecycle(&format!("response.{}", status.name())));
         self.numbered(events)
     }
@@ -141,4 +140,117 @@ fn to_json(usage: &Usage) -> Value {
         },
         "total_tokens": usage.total(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(pieces: Vec<Piece>, finish: Finish) -> (Vec<Value>, Value) {
+        let mut response = Response::new("resp_1".into(), "tiny".into(), Map::new());
+        let mut events = response.begin();
+        for piece in pieces {
+            events.extend(response.pieces(vec![piece]));
+        }
+        let stats =
+            Box::new(dflash_engine::Stats { prompt_tokens: 5, completion_tokens: 7, ..Default::default() });
+        events.extend(response.end(End { finish, stop: None, stats, reasoning: 2, summary: json!({}) }));
+        (events, response.to_json())
+    }
+
+    fn pieces() -> Vec<Piece> {
+        vec![
+            Piece::Reasoning("Let me ".into()),
+            Piece::Reasoning("see.".into()),
+            Piece::Content("I look ".into()),
+            Piece::Content("it up.".into()),
+            Piece::CallStart { index: 0, name: "weather".into() },
+            Piece::CallArguments { index: 0, json: "{\"city\": ".into() },
+            Piece::CallArguments { index: 0, json: "\"Prague\"}".into() },
+            Piece::CallEnd { index: 0 },
+        ]
+    }
+
+    /// What a client makes of the events.
+    fn replayed(events: &[Value]) -> Vec<Value> {
+        let mut items: Vec<Value> = Vec::new();
+        for event in events {
+            let index = event["output_index"].as_u64().unwrap_or(0) as usize;
+            if let Some(item) = items.get(index) {
+                assert!(event["item_id"].is_null() || event["item_id"] == item["id"], "{event}");
+            }
+            match event["type"].as_str().unwrap() {
+                "response.output_item.added" => {
+                    assert_eq!(index, items.len());
+                    items.push(event["item"].clone());
+                }
+                "response.content_part.added" => {
+                    items[index]["content"].as_array_mut().unwrap().push(event["part"].clone());
+                }
+                "response.output_text.delta" | "response.reasoning_text.delta" => {
+                    let text = &mut items[index]["content"]
+                        [event["content_index"].as_u64().unwrap() as usize]["text"];
+                    *text = format!("{}{}", text.as_str().unwrap(), event["delta"].as_str().unwrap()).into();
+                }
+                "response.function_call_arguments.delta" => {
+                    let text = &mut items[index]["arguments"];
+                    *text = format!("{}{}", text.as_str().unwrap(), event["delta"].as_str().unwrap()).into();
+                }
+                "response.output_text.done" | "response.reasoning_text.done" => {
+                    assert_eq!(event["text"], items[index]["content"][0]["text"]);
+                }
+                "response.function_call_arguments.done" => {
+                    assert_eq!(event["arguments"], items[index]["arguments"])
+                }
+                "response.content_part.done" => assert_eq!(event["part"], items[index]["content"][0]),
+                "response.output_item.done" => {
+                    items[index]["status"] = event["item"]["status"].clone();
+                    assert_eq!(items[index], event["item"]);
+                }
+                other => assert!(other.starts_with("response.") && event["response"].is_object(), "{other}"),
+            }
+        }
+        items
+    }
+
+    #[test]
+    fn events_add_up_to_the_response() {
+        let (events, response) = told(pieces(), Finish::ToolCalls);
+        assert_eq!(Value::from(replayed(&events)), response["output"]);
+        let last = events.last().unwrap();
+        assert_eq!((&last["type"], &last["response"]), (&json!("response.completed"), &response));
+        for (number, event) in events.iter().enumerate() {
+            assert_eq!(event["sequence_number"], number);
+        }
+        assert_eq!(events[0]["response"]["status"], "in_progress");
+        assert_eq!(
+            (&response["output_text"], &response["status"]),
+            (&json!("I look it up."), &json!("completed"))
+        );
+        assert_eq!(response["usage"]["total_tokens"], 12);
+    }
+
+    #[test]
+    fn a_cut_answer_is_incomplete() {
+        let (events, response) = told(pieces().into_iter().take(6).collect(), Finish::Length);
+        assert_eq!(Value::from(replayed(&events)), response["output"]);
+        assert_eq!(response["output"][2]["status"], "incomplete");
+        assert_eq!(response["incomplete_details"]["reason"], "max_output_tokens");
+        assert_eq!(events.last().unwrap()["type"], "response.incomplete");
+    }
+
+    #[test]
+    fn a_failure_ends_the_stream_and_the_open_item() {
+        let mut response = Response::new("resp_1".into(), "tiny".into(), Map::new());
+        response.begin();
+        response.pieces(vec![Piece::Content("Hm".into())]);
+        let events = response.fail(ApiError::new(crate::Kind::Internal, "broken"));
+        let last = events.last().unwrap();
+        assert_eq!(
+            (&last["type"], &last["response"]["status"]),
+            (&json!("response.failed"), &json!("failed"))
+        );
+        assert_eq!(last["response"]["error"]["message"], "broken");
+        assert_eq!(last["response"]["output"][0]["status"], "incomplete");
+    }
 }
