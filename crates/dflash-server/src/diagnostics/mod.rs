@@ -37,13 +37,14 @@ struct Open {
 }
 
 impl Diagnostics {
-    /// Makes the folder and writes down how the server was called and what its settings came to.
+    /// Makes the folder and writes down how the server was called and what its settings came to. Lines are added to
+    /// those of an earlier run.
     ///
     /// # Errors
     /// A folder that cannot be written.
     pub fn open(dir: &Path, level: DiagnosticsLevel, invocation: &Value, config: &Value) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
-        let file = |name: &str| File::create(dir.join(name));
+        let file = |name: &str| File::options().create(true).append(true).open(dir.join(name));
         write_json(dir, "invocation.json", invocation)?;
         write_json(dir, "effective_config.json", config)?;
         let mut names = vec!["invocation.json", "effective_config.json", "summary.md"];
