@@ -2,10 +2,10 @@
 
 use crate::lark::{Lark, Marker, SOME_TEXT, Text, literal};
 use crate::schema::checked;
-use crate::tool_format::ToolFormat;
 use crate::tools::{Tool, unusable};
 use crate::values::{Dialect, Values};
 use crate::{GrammarError, ToolChoice, xml};
+use dflash_text::ToolFormat;
 
 /// What a form puts around and between calls.
 struct Form {

@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use crate::ToolFormat;
+use dflash_text::ToolFormat;
 
 /// What an answer must be.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,6 +3,7 @@
 mod args;
 mod banner;
 pub mod idle;
+mod logs;
 mod names;
 mod request;
 
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dflash_grammar::Grammars;
+use dflash_server::metrics::Metrics;
 use dflash_server::{App, Ended, ModelFacts, ServedModel, Signal};
 use dflash_text::{ChatFormat, ChatTemplate, Tokenizer};
 
@@ -22,6 +24,7 @@ use crate::report::{Failure, Outcome, say};
 use crate::runtime::{DraftInfo, PairInfo, Runtime, RuntimeParts};
 
 pub use args::{AddressArgs, DefaultArgs, IdleArgs, LoadArgs, LogArgs, ServeArgs};
+pub use logs::LogChoice;
 pub use names::ServedNames;
 pub use request::ServeRequest;
 
@@ -31,14 +34,16 @@ pub use request::ServeRequest;
 /// A pair that cannot be had, an address that is taken.
 pub fn serve(request: &ServeRequest, env: &Environment) -> Outcome<ExitCode> {
     request.remarks.iter().for_each(say);
+    dflash_server::logs::init(request.logs.format, request.logs.level);
     let runtime =
         Runtime::open_for(&request.pair, &request.options, request.engine, env, Progress::of_stderr())?;
     let (model, experience) = served(runtime, request)?;
     let banner = banner::Banner::new(&model, &request.settings);
     // From now on the server sees to signals.
     let (_, caught) = Interrupt::catch();
-    let ended =
-        dflash_server::serve(App::new(model, request.settings.clone()), |address| say(banner.at(address)));
+    let metrics = Metrics::new(request.logs.diagnostics(&model, request)?);
+    let app = App::observed(model, request.settings.clone(), metrics);
+    let ended = dflash_server::serve(app, |address| say(banner.at(address)));
     drop(experience);
     match ended.map_err(|error| Failure::from_error(&error))? {
         Ended::Drained => {}
@@ -92,7 +97,9 @@ fn chosen_template(tokenizer: &Tokenizer, request: &ServeRequest) -> Outcome<Opt
 fn facts(info: &PairInfo, request: &ServeRequest) -> ModelFacts {
     let names = info.names();
     let draft_quant = match &info.draft {
-        DraftInfo::Model { quant: (quant, source), .. } => Some((quant.to_string(), source.to_string())),
+        DraftInfo::Model { quant: (quant, source), .. } => {
+            Some((quant.to_string(), source.name().to_owned()))
+        }
         DraftInfo::None | DraftInfo::Ngram => None,
     };
     let drafting_off = match (&info.draft, request.options.verify_mode.value) {
