@@ -38,8 +38,9 @@ impl Default for AnswerFormat {
 ///
 /// Nothing of a marker is ever part of the text: what may be the beginning of one is held back. A marker, or part
 /// of one, that is a control token of the vocabulary counts as that token only; the rest counts as text, however it
-/// is split into ids. Blanks next to a marker are left out, except where text goes on after it. What turns out to be no call, or calls a tool that is not
-/// declared, is text as the model wrote it. A call inside of a block of reasoning is found.
+/// is split into ids. Blanks next to a marker are left out, except where text goes on after it. What turns out to be
+/// no call, or calls a tool that is not declared, is text as the model wrote it. A call inside of a block of reasoning
+/// is found.
 ///
 /// A clone is a checkpoint.
 #[derive(Debug, Clone)]
@@ -156,7 +157,9 @@ impl AnswerParser {
         self.finished = true;
         let rest = self.reader.flush();
         self.take(rest);
-        while let Some(span) = self.span.take() {
+        if let Some(span) = self.span.take() {
+            // What the end of the answer cuts is looked through for reasoning only.
+            self.markers = Arc::new(Markers { think: self.markers.think.clone(), calls: None });
             let mut queue = VecDeque::new();
             self.leave(span, &mut queue);
             self.take(queue);

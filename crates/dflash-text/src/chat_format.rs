@@ -11,10 +11,25 @@ use crate::{
 #[derive(Debug)]
 pub struct ChatFormat {
     tokenizer: Tokenizer,
-    template: Option<(ChatTemplate, TemplateHabits)>,
-    source: String,
-    tools: ToolFormat,
+    template: Option<TriedTemplate>,
+    /// A template of its own for conversations with tools.
+    tool_use: Option<TriedTemplate>,
     reasoning: Option<ReasoningMarkers>,
+}
+
+/// A template and what it does.
+#[derive(Debug)]
+struct TriedTemplate {
+    template: ChatTemplate,
+    source: String,
+    habits: TemplateHabits,
+}
+
+impl TriedTemplate {
+    fn new(template: ChatTemplate, source: Option<&str>) -> Self {
+        let source = source.unwrap_or(template.source()).to_owned();
+        Self { habits: TemplateHabits::of(&template), template, source }
+    }
 }
 
 /// A conversation as the model is given it.
@@ -29,23 +44,25 @@ pub struct ChatPrompt {
 impl ChatFormat {
     /// Tries `template`. `source` is its text as the model's files have it, if that is at hand.
     pub fn new(tokenizer: &Tokenizer, template: Option<ChatTemplate>, source: Option<&str>) -> Self {
-        let source = source.or(template.as_ref().map(ChatTemplate::source)).unwrap_or_default().to_owned();
-        let template = template.map(|template| {
-            let habits = TemplateHabits::of(&template);
-            (template, habits)
-        });
-        let tools = match &template {
-            Some((_, habits)) if habits.shows_tools => ToolFormat::of_template(&source),
-            // Described in our own words.
-            _ => ToolFormat::JsonTags,
-        };
-        let reasoning = ReasoningMarkers::find(tokenizer, &source);
-        Self { tokenizer: tokenizer.clone(), template, source, tools, reasoning }
+        let template = template.map(|template| TriedTemplate::new(template, source));
+        let source = template.as_ref().map(|tried| tried.source.as_str()).or(source).unwrap_or_default();
+        let reasoning = ReasoningMarkers::find(tokenizer, source);
+        Self { tokenizer: tokenizer.clone(), template, tool_use: None, reasoning }
+    }
+
+    /// Takes `template` for conversations with tools; some models have two.
+    #[must_use]
+    pub fn with_tool_use(self, template: ChatTemplate) -> Self {
+        Self { tool_use: Some(TriedTemplate::new(template, None)), ..self }
     }
 
     /// How the model writes calls.
     pub fn tools(&self) -> ToolFormat {
-        self.tools
+        match self.tool_use.as_ref().or(self.template.as_ref()) {
+            Some(tried) if tried.habits.shows_tools => ToolFormat::of_template(&tried.source),
+            // Described in our own words.
+            _ => ToolFormat::JsonTags,
+        }
     }
 
     /// How the model marks its reasoning, if it knows how.
@@ -55,9 +72,10 @@ impl ChatFormat {
 
     /// Puts a conversation into the form that the template takes, and renders it.
     pub fn prompt(&self, request: &ChatRequest) -> Result<ChatPrompt, TextError> {
-        let (template, habits) = self.template.as_ref().ok_or(TextError::NoChatTemplate)?;
-        let conversation =
-            Conversation { habits: *habits, reasoning: self.reasoning.as_ref(), source: &self.source };
+        let tool_use = self.tool_use.as_ref().filter(|_| request.has_tools());
+        let tried = tool_use.or(self.template.as_ref()).ok_or(TextError::NoChatTemplate)?;
+        let TriedTemplate { template, source, habits } = tried;
+        let conversation = Conversation { habits: *habits, reasoning: self.reasoning.as_ref(), source };
         let request = conversation.prepare(request)?;
         let rendered = template.render(&request)?;
         let reasoning_open = self.reasoning_open(template, &request, &rendered)?;

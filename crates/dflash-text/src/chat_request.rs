@@ -20,6 +20,12 @@ impl ChatRequest {
     pub fn new(messages: Vec<Value>) -> Self {
         Self { messages, ..Self::default() }
     }
+
+    /// Whether tools are shown, or were called earlier.
+    pub(crate) fn has_tools(&self) -> bool {
+        let is_about = |message: &Value| message["role"] == "tool" || !message["tool_calls"].is_null();
+        (self.tools_wanted && !self.tools.is_empty()) || self.messages.iter().any(is_about)
+    }
 }
 
 impl Default for ChatRequest {

@@ -1,10 +1,11 @@
 //! Whole conversations: what a template writes for a call is what the parser of answers reads.
 
+mod read_back;
+
 use std::path::Path;
 
 use dflash_text::{
-    AnswerFormat, AnswerParser, ChatFormat, ChatRequest, ChatTemplate, GgufVocab, Piece, ReasoningMarkers,
-    Tokenizer, ToolFormat,
+    ChatFormat, ChatRequest, ChatTemplate, GgufVocab, ReasoningMarkers, Tokenizer, ToolFormat,
 };
 use serde_json::{Value, json};
 
@@ -66,15 +67,6 @@ fn chat(name: &str) -> (ChatFormat, Tokenizer) {
     (ChatFormat::new(&tokenizer, Some(template), Some(source)), tokenizer)
 }
 
-fn tool() -> Value {
-    let properties = json!({
-        "city": {"type": "string", "description": "c"}, "days": {"type": "integer", "description": "d"},
-        "exact": {"type": "boolean", "description": "e"},
-    });
-    let parameters = json!({"type": "object", "properties": properties, "required": ["city"]});
-    json!({"type": "function", "function": {"name": "get_weather", "description": "d", "parameters": parameters}})
-}
-
 #[test]
 fn templates_say_what_they_are_for() {
     let think = |open: &str, close: &str| Some(ReasoningMarkers { open: open.into(), close: close.into() });
@@ -94,43 +86,11 @@ fn templates_say_what_they_are_for() {
     }
 }
 
-/// The ids that the template writes for the answer after `prompt`.
-fn answer_ids(chat: &ChatFormat, messages: &[Value]) -> Vec<u32> {
-    let ids = |messages: &[Value]| {
-        let request = ChatRequest { tools: vec![tool()], ..ChatRequest::new(messages.to_vec()) };
-        chat.prompt(&request).unwrap().ids
-    };
-    let (before, after) = (ids(&messages[..1]), ids(messages));
-    let common = before.iter().zip(&after).take_while(|(a, b)| a == b).count();
-    after[common..].to_vec()
-}
-
 #[test]
 fn a_call_that_a_template_writes_is_read_back() {
-    let arguments = json!({"city": "Brno, {x} \"y\"\n", "days": 3, "exact": true});
-    let function = json!({"name": "get_weather", "arguments": arguments.to_string()});
-    let call = json!({"id": "1", "type": "function", "function": function});
-    let turns = [
-        json!({"role": "user", "content": "U"}),
-        json!({"role": "assistant", "content": null, "tool_calls": [call]}),
-    ];
     for name in ["smollm2", "reasoning", "qwen35", "gemma4", "lfm2"] {
         let (chat, tokenizer) = chat(name);
-        let ids = answer_ids(&chat, &turns);
-        let format = AnswerFormat {
-            reasoning: chat.reasoning().cloned(),
-            tools: Some((chat.tools(), vec![tool()])),
-            ..AnswerFormat::default()
-        };
-        let mut parser = AnswerParser::new(&tokenizer, format).unwrap();
-        let pieces: Vec<Piece> = ids.iter().flat_map(|&id| parser.push(id)).collect();
-        assert_eq!(parser.calls(), 1, "{name}: {pieces:?} {}", tokenizer.decode(&ids, false));
-        let json = pieces.iter().filter_map(|piece| match piece {
-            Piece::CallArguments { json, .. } => Some(json.as_str()),
-            _ => None,
-        });
-        let read: Value = serde_json::from_str(&json.collect::<String>()).unwrap();
-        assert_eq!(read, arguments, "{name}");
+        read_back::check(name, &chat, &tokenizer);
     }
 }
 

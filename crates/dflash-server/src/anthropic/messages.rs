@@ -33,7 +33,7 @@ pub async fn create(State(app): State<App>, body: JsonBody) -> Result<Response, 
         max_tokens: generation.max_tokens,
     };
     let message = Message::new(id, app.model.id.clone(), generation.prompt.len());
-    let running = start(&app, &generation, &facts)?;
+    let running = start(&app, &generation, &facts).await?;
     let telling = Telling::new(&app, running, &generation, message);
     match stream {
         true => Ok(telling.stream()),

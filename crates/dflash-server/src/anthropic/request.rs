@@ -4,8 +4,8 @@ use super::conversation::messages;
 use super::tools::tools;
 use crate::body::Fields;
 use crate::options::{
-    ChatOptions, Extension, Known, OutputFormat, Thinking, max_tokens, refuse_known, sampling, stop_strings,
-    template_kwargs,
+    ChatOptions, Extension, Known, OutputFormat, Thinking, ToolChoice, max_tokens, refuse_known, sampling,
+    stop_strings, template_kwargs,
 };
 use crate::{ApiError, App, Kind};
 
@@ -46,9 +46,20 @@ pub fn options(app: &App, body: &Fields<'_>) -> Result<ChatOptions, ApiError> {
 pub fn prompt_options(app: &App, body: &Fields<'_>) -> Result<ChatOptions, ApiError> {
     check_model(app, body)?;
     refuse_known(body, &[REFUSED, Known::OF_OTHER_SERVERS])?;
+    if let Some(metadata) = body.object("metadata")? {
+        metadata.string("user_id")?;
+    }
+    let (tools, output) = (tools(body)?, output(body)?);
+    if tools.choice == ToolChoice::Auto && !tools.list.is_empty() && !output.is_free() {
+        return Err(ApiError::invalid(
+            "output_config.format",
+            "output_config.format and tools are both there: set tool_choice to none for text of that format, or to \
+             any for a call",
+        ));
+    }
     Ok(ChatOptions {
-        tools: tools(body)?,
-        output: output(body)?,
+        tools,
+        output,
         thinking: thinking(app, body)?,
         template_kwargs: template_kwargs(body)?,
         extension: Extension::read(body)?,

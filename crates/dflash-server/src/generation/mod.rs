@@ -1,6 +1,7 @@
 //! What all API families share: a valid request in neutral terms, and what becomes of it.
 
 mod answer;
+mod guards;
 mod paced;
 mod request;
 mod run;

@@ -1,10 +1,11 @@
-use dflash_engine::{Cycle, Event, FinishReason, Request, Stats, Ticket, TokenGuard, TokenLogprobs, Verdict};
+use dflash_engine::{Cycle, Event, FinishReason, Request, Stats, Ticket, TokenLogprobs};
 use dflash_text::AnswerParser;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use super::guards::{self, EndGuard};
 use super::{AnswerFormat, Generation, Piece};
 use crate::metrics::{Observer, RequestFacts};
-use crate::{ApiError, App, ServedModel, logs};
+use crate::{ApiError, App, logs};
 
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,52 +83,36 @@ struct InWork {
 /// Submits all answers of a generation. `facts` says whose they are.
 ///
 /// # Errors
-/// A full queue, stop strings that cannot be.
-pub fn start(app: &App, generation: &Generation, facts: &RequestFacts) -> Result<Running, ApiError> {
+/// A full queue, stop strings that cannot be, a constraint that cannot be honoured.
+pub async fn start(app: &App, generation: &Generation, facts: &RequestFacts) -> Result<Running, ApiError> {
     let (sender, events) = tokio::sync::mpsc::unbounded_channel();
     let model = &app.model;
     if app.settings.log_prompts {
         logs::prompt(&facts.id, &model.tokenizer.decode(&generation.prompt, false));
     }
     let mut answers = Vec::new();
-    for answer in 0..generation.answers as usize {
+    for (answer, mut guards) in guards::compile(app, generation).await?.into_iter().enumerate() {
         let parser = AnswerParser::new(&model.tokenizer, generation.format.clone())?;
+        let AnswerFormat { stop, parallel, .. } = &generation.format;
+        if !stop.is_empty() || !parallel {
+            guards.add(EndGuard(parser.clone()));
+        }
+        let request = Request {
+            stop_ids: model.stop_ids.clone(),
+            guard: guards.boxed(),
+            decoding: generation.decoding,
+            sampling: generation.sampling.clone(),
+            choice: answer as u32,
+            logprobs: generation.logprobs,
+            ..Request::new(generation.prompt.clone(), generation.max_tokens)
+        };
         let sender = sender.clone();
-        let sink = Box::new(move |event| sender.send((answer, event)).is_ok());
-        let ticket = model.engine.submit_to(engine_request(model, generation, answer, &parser), sink)?;
+        let ticket =
+            model.engine.submit_to(request, Box::new(move |event| sender.send((answer, event)).is_ok()))?;
         let observer = app.metrics.observe(facts, answer, generation.decoding);
         answers.push(InWork { parser, logprobs: Vec::new(), observer, _ticket: ticket });
     }
     Ok(Running { events, open: answers.len(), answers })
-}
-
-fn engine_request(
-    model: &ServedModel,
-    generation: &Generation,
-    answer: usize,
-    parser: &AnswerParser,
-) -> Request {
-    let AnswerFormat { stop, parallel, .. } = &generation.format;
-    let ends_itself = !stop.is_empty() || !parallel;
-    Request {
-        stop_ids: model.stop_ids.clone(),
-        guard: ends_itself.then(|| Box::new(EndGuard(parser.clone())) as _),
-        decoding: generation.decoding,
-        sampling: generation.sampling.clone(),
-        choice: answer as u32,
-        logprobs: generation.logprobs,
-        ..Request::new(generation.prompt.clone(), generation.max_tokens)
-    }
-}
-
-/// Ends an answer where its parser says so: at a stop string, after the only call that may be.
-struct EndGuard(AnswerParser);
-
-impl TokenGuard for EndGuard {
-    fn push(&mut self, id: u32) -> Verdict {
-        self.0.push(id);
-        if self.0.stopped() { Verdict::Stop { keep: true } } else { Verdict::Go }
-    }
 }
 
 impl Running {

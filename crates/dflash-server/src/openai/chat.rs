@@ -31,7 +31,7 @@ pub async fn create(State(app): State<App>, body: JsonBody) -> Result<Response, 
         prompt_tokens: generation.prompt.len(),
         max_tokens: generation.max_tokens,
     };
-    let running = start(&app, &generation, &facts)?;
+    let running = start(&app, &generation, &facts).await?;
     if delivery.stream {
         let chunks = ChatChunks::new(&app, envelope, &generation, delivery);
         let paced = Paced::new(&app, running);

@@ -23,8 +23,10 @@ pub async fn create(State(app): State<App>, body: JsonBody) -> Result<Response, 
     let read = move || completion_request::read(&reader, &Fields::of(&object));
     let (generations, delivery) = blocking(read).await?;
     let envelope = Envelope::new(&app, "cmpl");
-    let begin = |generation| begin(&app, &envelope, delivery.stream, generation);
-    let running: Vec<Running> = generations.iter().map(begin).collect::<Result<_, _>>()?;
+    let mut running = Vec::with_capacity(generations.len());
+    for generation in &generations {
+        running.push(begin(&app, &envelope, delivery.stream, generation).await?);
+    }
     if delivery.stream {
         let paced = running.into_iter().map(|running| Paced::new(&app, running)).collect();
         let chunks = CompletionChunks::new(&app, envelope, &generations, delivery);
@@ -37,7 +39,12 @@ pub async fn create(State(app): State<App>, body: JsonBody) -> Result<Response, 
     Ok(Json(completion(&app, &envelope, &generations[0], &answers)).into_response())
 }
 
-fn begin(app: &App, envelope: &Envelope, stream: bool, generation: &Generation) -> Result<Running, ApiError> {
+async fn begin(
+    app: &App,
+    envelope: &Envelope,
+    stream: bool,
+    generation: &Generation,
+) -> Result<Running, ApiError> {
     let facts = RequestFacts {
         id: envelope.id.clone(),
         api: "completions",
@@ -45,7 +52,7 @@ fn begin(app: &App, envelope: &Envelope, stream: bool, generation: &Generation) 
         prompt_tokens: generation.prompt.len(),
         max_tokens: generation.max_tokens,
     };
-    start(app, generation, &facts)
+    start(app, generation, &facts).await
 }
 
 /// Choices of one prompt after those of another.

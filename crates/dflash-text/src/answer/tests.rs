@@ -265,7 +265,7 @@ fn what_is_no_call_is_text_as_written() {
     for text in ["[TOOL_CALLS]nobody[ARGS]{}", "[TOOL_CALLS]f[ARGS]5", "[TOOL_CALLS][]"] {
         check(text, &format(ToolFormat::Mistral), &Answer::new("", text, &[]));
     }
-    for text in ["[1, 2]", "{\"a\": 1}", "text {\"name\": \"f\"}"] {
+    for text in ["[1, 2]", "```json\n{\"a\": 1}\n```", "{\"a\": 1}", "text {\"name\": \"f\"}"] {
         check(text, &format(ToolFormat::Json), &Answer::new("", text, &[]));
     }
 }
@@ -275,6 +275,16 @@ fn a_call_after_a_broken_one_is_found() {
     let good = "<tool_call>{\"name\": \"f\"}</tool_call>";
     let text = format!("<tool_call>{{bad {good}");
     check(&text, &format(ToolFormat::JsonTags), &Answer::new("", "<tool_call>{bad", &[("f", "{}")]));
+}
+
+#[test]
+fn a_call_that_never_ends_does_not_swallow_the_next() {
+    let gemma = "<|tool_call>call:f{s:<|\"|>x}<tool_call|><|tool_call>call:f{}<tool_call|>";
+    let answer = read_bytes(gemma, &format(ToolFormat::Gemma));
+    assert_eq!(answer, Answer::new("", "<|tool_call>call:f{s:<|\"|>x}<tool_call|>", &[("f", "{}")]));
+    let lfm2 = "<|tool_call_start|>[f(s='x)]<|tool_call_end|> <|tool_call_start|>[f()]<|tool_call_end|>";
+    let answer = read_bytes(lfm2, &format(ToolFormat::Lfm2));
+    assert_eq!(answer, Answer::new("", "<|tool_call_start|>[f(s='x)]<|tool_call_end|>", &[("f", "{}")]));
 }
 
 #[test]
@@ -308,6 +318,8 @@ fn calls_as_xml_are_typed_by_the_schema() {
     check(loose, &format, &Answer::new("", "", &[("f", r#"{"a": 1, "s": "2"}"#)]));
     let json = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\":2}}</tool_call>";
     check(json, &format, &Answer::new("", "", &[("f", "{\"a\":2}")]));
+    let twice = "<function=f><parameter=a>1</parameter><parameter=a>2</parameter></function>";
+    check(twice, &format, &Answer::new("", "", &[("f", "{\"a\": 2}")]));
     let two = "<tool_call><function=f></function><function=f></function></tool_call>";
     check(two, &format, &Answer::new("", "", &[("f", "{}"), ("f", "{}")]));
     check(&format!("<think>a {none}"), &format, &Answer::new("a", "", &[("f", "{}")]));
@@ -363,6 +375,8 @@ fn calls_of_mistral_and_plain_json() {
     check(named, &format(ToolFormat::Mistral), &Answer::new("", "", &two));
     check(list, &format(ToolFormat::Json), &Answer::new("", "", &two));
     check(r#"{"name": "f", "arguments": {}}"#, &format(ToolFormat::Json), &Answer::new("", "", &two[1..]));
+    let fenced = format!("Here:\n```json\n{list}\n```\nDone.");
+    check(&fenced, &format(ToolFormat::Json), &Answer::new("", "Here:\nDone.", &two));
 }
 
 #[test]

@@ -96,6 +96,18 @@ fn a_template_with_tools_shows_them_itself() {
 }
 
 #[test]
+fn a_template_of_its_own_for_tools_is_taken_when_there_are_some() {
+    let plain = chat(SMOL);
+    let template = ChatTemplate::new(FULL, plain.tokenizer.special_tokens()).unwrap();
+    let both = plain.with_tool_use(template);
+    let user = ChatRequest::new(round(json!(null))[..1].to_vec());
+    assert!(text(&both, &user).starts_with("<|im_start|>system\nDefault"));
+    for with_tools in [ChatRequest { tools: vec![tool()], ..user }, ChatRequest::new(round(json!(null)))] {
+        assert!(text(&both, &with_tools).starts_with("<|im_start|>user"));
+    }
+}
+
+#[test]
 fn system_messages_stand_where_the_template_takes_them() {
     let turns = json!([
         {"role": "developer", "content": "A"},

@@ -1,5 +1,5 @@
 use crate::json_scanner::Broken;
-use crate::tool_set::ToolSet;
+use crate::tool_set::{ToolSet, quoted};
 
 use super::gemma::GemmaCall;
 use super::json::JsonCall;
@@ -76,8 +76,11 @@ pub(crate) fn whole(name: String, arguments: String, out: &mut Vec<CallEvent>) -
     Ok(Progress::Whole)
 }
 
-/// The object of `key: value` pairs, the values JSON already.
+/// The object of `key: value` pairs, the values JSON already; of a key that comes twice the last counts.
 pub(crate) fn object(pairs: &[(String, String)]) -> String {
-    let pairs = pairs.iter().map(|(key, json)| format!("{}: {json}", crate::tool_set::quoted(key)));
+    let last =
+        |(at, (key, _)): &(usize, &(String, String))| pairs[at + 1..].iter().all(|(other, _)| other != key);
+    let pairs = pairs.iter().enumerate().filter(last);
+    let pairs = pairs.map(|(_, (key, json))| format!("{}: {json}", quoted(key)));
     format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "))
 }

@@ -28,7 +28,7 @@ pub enum ToolFormat {
     Lfm2,
     /// `[TOOL_CALLS][{"name": …, "arguments": {…}}]`, or `[TOOL_CALLS]NAME[ARGS]{…}`.
     Mistral,
-    /// A JSON object or list at the start of the answer, for templates that show tools and name no form.
+    /// A JSON object or list at the start of the answer or in a fence, for templates that show tools and name no form.
     Json,
 }
 
@@ -57,7 +57,7 @@ impl ToolFormat {
             Self::Llama => &["<|python_tag|>"],
             Self::Lfm2 => &["<|tool_call_start|>"],
             Self::Mistral => &["[TOOL_CALLS]"],
-            Self::Json => &[],
+            Self::Json => &["```json"],
         }
     }
 
@@ -67,7 +67,8 @@ impl ToolFormat {
             Self::JsonTags | Self::QwenXml => Some("</tool_call>"),
             Self::Gemma => Some("<tool_call|>"),
             Self::Lfm2 => Some("<|tool_call_end|>"),
-            Self::Llama | Self::Mistral | Self::Json => None,
+            Self::Json => Some("```"),
+            Self::Llama | Self::Mistral => None,
         }
     }
 
@@ -78,6 +79,16 @@ impl ToolFormat {
             Self::Json => "{[",
             _ => "",
         }
+    }
+
+    /// Whether a JSON object with keys that calls do not have is something else: the answer may be JSON itself.
+    fn is_strict(self) -> bool {
+        matches!(self, Self::Llama | Self::Json)
+    }
+
+    /// Whether a marker within a call that is not whole ends it; text in JSON and XML may hold one.
+    fn is_cut_by_markers(self) -> bool {
+        matches!(self, Self::Gemma | Self::Lfm2)
     }
 
     /// Signs that may stand after a call; more than one closing bracket is a slip of small models.

@@ -65,8 +65,12 @@ impl SpanForm {
         c.is_whitespace() || if after { self.format.after().contains(c) } else { c == '[' }
     }
 
+    fn ends_in_marker(&self, symbols: &[Symbol]) -> bool {
+        self.openers.iter().chain(&self.closer).any(|marker| symbols.ends_with(marker))
+    }
+
     fn json(&self) -> CallReader {
-        CallReader::Json(JsonCall::new(self.closer.is_none()))
+        CallReader::Json(JsonCall::new(self.format.is_strict()))
     }
 
     /// The reader of a call that begins with `head`; `None` while that is open.
@@ -121,6 +125,8 @@ pub(crate) enum SpanProgress {
 pub(crate) struct Span {
     form: Arc<SpanForm>,
     call: Option<CallReader>,
+    /// Symbols of the call, where a marker cuts it.
+    read: Vec<Symbol>,
     /// The first symbols of a call or of the closing marker.
     head: Vec<Symbol>,
     /// Whether a call has been whole.
@@ -131,7 +137,7 @@ impl Span {
     /// A span after `opener`, which may be the beginning of a call itself.
     pub fn new(form: &Arc<SpanForm>, opener: &[Symbol]) -> Self {
         let call = spells(opener, FUNCTION).then(|| CallReader::Xml(XmlCall::opened()));
-        Self { form: Arc::clone(form), call, head: Vec::new(), found: false }
+        Self { form: Arc::clone(form), call, read: Vec::new(), head: Vec::new(), found: false }
     }
 
     /// Takes one symbol; broken where the span cannot go on.
@@ -168,11 +174,18 @@ impl Span {
         out: &mut Vec<CallEvent>,
     ) -> Result<SpanProgress, Broken> {
         let Some(call) = &mut self.call else { return Err(Broken) };
+        if self.form.format.is_cut_by_markers() {
+            self.read.push(symbol);
+            if self.form.ends_in_marker(&self.read) {
+                return Err(Broken);
+            }
+        }
         let told = out.len();
         let text = spell(symbol);
         let progress = call.push(Spelled { symbol, text: &text }, &self.form.tools, out)?;
         if progress == Progress::Whole {
             (self.call, self.found) = (None, true);
+            self.read.clear();
         }
         Ok(if out.len() > told || progress == Progress::Whole {
             SpanProgress::Settled

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::input::messages;
 use crate::body::Fields;
+use crate::openai::common::{check_idle, check_model};
 use crate::options::{
     ChatOptions, Extension, Known, OutputFormat, Thinking, ToolChoice, Tools, check_name, max_tokens,
     refuse_known, sampling, stop_strings, template_kwargs,
@@ -38,6 +39,8 @@ const SUMMARIES: &[&str] = &["auto", "concise", "detailed"];
 /// # Errors
 /// Whatever is missing, malformed, or not to be had.
 pub fn options(app: &App, body: &Fields<'_>) -> Result<ChatOptions, ApiError> {
+    check_model(app, body)?;
+    check_idle(app, body)?;
     refuse_known(body, &[REFUSED, Known::OF_OTHER_SERVERS])?;
     Ok(ChatOptions {
         tools: tools(body)?,
