@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::life::Life;
 use crate::metrics::Metrics;
 use crate::{ServedModel, ServerSettings};
 
@@ -16,6 +17,8 @@ pub struct Parts {
     pub settings: ServerSettings,
     /// What it counts.
     pub metrics: Metrics,
+    /// Where it is in its life.
+    pub life: Life,
     /// When it started.
     pub started: Instant,
 }
@@ -23,7 +26,13 @@ pub struct Parts {
 impl App {
     /// Brings both together.
     pub fn new(model: ServedModel, settings: ServerSettings) -> Self {
-        Self(Arc::new(Parts { model, settings, metrics: Metrics::default(), started: Instant::now() }))
+        Self::observed(model, settings, Metrics::default())
+    }
+
+    /// With counts of the caller's.
+    pub fn observed(model: ServedModel, settings: ServerSettings, metrics: Metrics) -> Self {
+        let (life, started) = (Life::default(), Instant::now());
+        Self(Arc::new(Parts { model, settings, metrics, life, started }))
     }
 }
 

@@ -8,19 +8,36 @@
 
 pub mod anthropic;
 mod app;
+mod blocking;
+pub mod body;
+mod conversation;
+mod diagnostics;
 mod error;
+mod family;
+mod gate;
 pub mod generation;
+mod health;
+pub mod life;
+pub mod logs;
 pub mod metrics;
 mod model;
 pub mod openai;
+pub mod openapi;
+pub mod options;
+pub mod page;
 mod router;
 mod serve;
 mod settings;
+mod signals;
 mod sse;
+mod transcript;
 
 pub use app::App;
+pub use blocking::blocking;
+pub use diagnostics::{Diagnostics, DiagnosticsLevel};
 pub use error::{ApiError, Kind};
 pub use model::{ModelFacts, ServedModel};
 pub use router::router;
-pub use serve::{ServeError, serve};
+pub use serve::{Ended, ServeError, run, serve};
 pub use settings::ServerSettings;
+pub use signals::Signal;

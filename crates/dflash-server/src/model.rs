@@ -1,5 +1,6 @@
 use dflash_engine::EngineHandle;
-use dflash_text::{ChatTemplate, Tokenizer};
+use dflash_grammar::Grammars;
+use dflash_text::{ChatFormat, Tokenizer};
 
 /// The pair that is served.
 pub struct ServedModel {
@@ -14,7 +15,9 @@ pub struct ServedModel {
     /// Text to ids and back.
     pub tokenizer: Tokenizer,
     /// Conversation to prompt.
-    pub template: Option<ChatTemplate>,
+    pub format: ChatFormat,
+    /// Answers that must fit.
+    pub grammars: Grammars,
     /// Ids that end an answer.
     pub stop_ids: Vec<u32>,
     /// What is told of it.
@@ -32,6 +35,12 @@ pub struct ModelFacts {
     pub draft_quant: Option<(String, String)>,
     /// Positions of the target.
     pub context: usize,
+    /// Further names that requests may use, and that no list tells: paths and repositories.
+    pub other_names: Vec<String>,
+    /// Valid ids are below.
+    pub vocab: usize,
+    /// Why nothing is drafted, where that is so.
+    pub drafting_off: Option<String>,
     /// Name of the backend.
     pub backend: String,
     /// Most sequences in one step.
@@ -43,6 +52,7 @@ pub struct ModelFacts {
 impl ServedModel {
     /// Whether a request that names `model` means this one.
     pub fn answers_to(&self, model: &str) -> bool {
-        model == self.id || self.aliases.iter().any(|alias| alias == model)
+        let mut names = self.aliases.iter().chain(&self.facts.other_names);
+        model == self.id || names.any(|name| name == model)
     }
 }

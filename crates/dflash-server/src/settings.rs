@@ -11,6 +11,8 @@ pub struct ServerSettings {
     pub address: SocketAddr,
     /// Origins that browsers may call from; `*` stands for all.
     pub allowed_origins: Vec<String>,
+    /// Hosts that requests may name beside this machine's own, where origins are limited.
+    pub allowed_hosts: Vec<String>,
     /// Any of them opens the API; without keys everybody may.
     pub api_keys: Vec<String>,
     /// Bytes of a request body at most.
@@ -23,6 +25,8 @@ pub struct ServerSettings {
     pub template_kwargs: Map<String, Value>,
     /// Requests for at most so many tokens are decoded plainly.
     pub fastpath_max_tokens: usize,
+    /// Requests with longer prompts are decoded plainly.
+    pub speculative_prompt: Option<usize>,
     /// A request that takes longer is ended.
     pub request_timeout: Option<Duration>,
     /// Silence after which a stream tells that it lives.
@@ -38,12 +42,14 @@ impl Default for ServerSettings {
         Self {
             address: SocketAddr::from(([127, 0, 0, 1], 8000)),
             allowed_origins: vec!["*".to_owned()],
+            allowed_hosts: Vec::new(),
             api_keys: Vec::new(),
             max_body_bytes: 16 << 20,
             max_tokens: 512,
             sampling: Sampling::default(),
             template_kwargs: Map::new(),
             fastpath_max_tokens: 0,
+            speculative_prompt: None,
             request_timeout: None,
             keep_alive: Duration::from_secs(5),
             drain: Duration::from_secs(30),

@@ -112,6 +112,9 @@ pub enum TextError {
         /// The keyword.
         name: String,
     },
+    /// There is no chat template to put a conversation into.
+    #[error("the model has no chat template; send the text as the model is to read it to /v1/completions")]
+    NoChatTemplate,
     /// A message is not what a chat template can take.
     #[error("invalid message: {reason}")]
     InvalidMessage {

@@ -36,12 +36,39 @@ impl Message {
 
     /// Who speaks.
     pub fn role(&self) -> &str {
-        self.fields.get("role").and_then(Value::as_str).unwrap_or_default()
+        self.text("role").unwrap_or_default()
     }
 
     /// What is said; `None` when absent or null.
     pub fn content(&self) -> Option<&str> {
-        self.fields.get("content").and_then(Value::as_str)
+        self.text("content")
+    }
+
+    /// The text under `key`; `None` when it is absent or no string.
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+        self.fields.get(key).and_then(Value::as_str)
+    }
+
+    pub(crate) fn set(&mut self, key: &str, text: &str) {
+        self.fields.insert(key.to_owned(), text.into());
+    }
+
+    pub(crate) fn remove(&mut self, key: &str) -> Option<Value> {
+        self.fields.shift_remove(key)
+    }
+
+    /// Puts `text` after the content, with `between` if there is any.
+    pub(crate) fn append(&mut self, between: &str, text: &str) {
+        let content = match self.content() {
+            None | Some("") => text.to_owned(),
+            Some(content) => format!("{content}{between}{text}"),
+        };
+        self.set("content", &content);
+    }
+
+    /// The message with every value changed by `change`.
+    pub(crate) fn map_values(&self, change: impl Fn(&Value) -> Value) -> Self {
+        Self { fields: self.fields.iter().map(|(key, value)| (key.clone(), change(value))).collect() }
     }
 
     /// Every key of the message.
@@ -60,7 +87,7 @@ fn joined_content(content: Value) -> Result<Value, TextError> {
 
 fn part_text(part: &Value) -> Result<&str, TextError> {
     let kind = part["type"].as_str().ok_or_else(|| invalid("a content part has no type"))?;
-    if kind != "text" {
+    if !["text", "input_text", "output_text"].contains(&kind) {
         return Err(TextError::UnsupportedContentPart { kind: kind.to_owned() });
     }
     part["text"].as_str().ok_or_else(|| invalid("a text part has no text"))

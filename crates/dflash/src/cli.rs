@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::serve::ServeArgs;
 use crate::suite::SuiteArgs;
 
 /// Lossless speculative decoding: the text of the target model, in fewer passes.
@@ -194,26 +195,6 @@ pub struct GenerateArgs {
     /// Sampling.
     #[command(flatten)]
     pub sampling: SamplingArgs,
-
-    /// Settings of the decoding loop.
-    #[command(flatten)]
-    pub runtime: RuntimeArgs,
-}
-
-/// `dflash serve`
-#[derive(Debug, Default, Args)]
-pub struct ServeArgs {
-    /// Which models.
-    #[command(flatten)]
-    pub pair: PairArgs,
-
-    /// Address to listen on [default: 127.0.0.1, this machine alone].
-    #[arg(long, value_name = "ADDRESS")]
-    pub host: Option<String>,
-
-    /// Port to listen on, 0 for any free one [default: 8000].
-    #[arg(long, value_name = "N")]
-    pub port: Option<String>,
 
     /// Settings of the decoding loop.
     #[command(flatten)]

@@ -67,7 +67,7 @@ fn install() -> std::io::Result<Handlers> {
 }
 
 /// Ends the process as the signal would have, so that a calling shell stops its script too.
-pub fn end_by_signal() {
+pub fn end_by_signal(signal: i32) {
     // When this fails the caller goes on to an ordinary exit code.
-    let _ = low_level::emulate_default_handler(SIGINT);
+    let _ = low_level::emulate_default_handler(signal);
 }

@@ -72,7 +72,13 @@ const OFFLINE: [Names; 2] =
 impl Options {
     /// Resolves every setting, or says which one is wrong.
     pub fn resolve(pair: &PairArgs, runtime: &RuntimeArgs, env: &Environment) -> Outcome<Self> {
-        refused::check_runtime(&runtime.refused, env)?;
+        refused::check_memory(&runtime.refused, env)?;
+        Self::for_server(pair, runtime, env)
+    }
+
+    /// As [`Options::resolve`], for a server: what tunes the memory of another backend is not refused.
+    pub fn for_server(pair: &PairArgs, runtime: &RuntimeArgs, env: &Environment) -> Outcome<Self> {
+        refused::check_text(&runtime.refused, env)?;
         let number = |names: Names, typed: &Option<String>, default, min| {
             names.resolve(typed.as_deref(), env, default, whole_number(min))
         };

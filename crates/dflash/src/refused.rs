@@ -9,10 +9,14 @@ use crate::report::{Failure, Outcome};
 const METAL_ONLY: &str = "it tunes the memory of the Metal backend, and this build has none";
 const METAL_HINT: &str = "leave it out: buffers are sized once when the models load";
 
-/// Refuses the flags and variables of other backends and those that would change the target's text.
-pub fn check_runtime(args: &RefusedArgs, env: &Environment) -> Outcome<()> {
+/// Refuses the flag and the variable that would change the target's text.
+pub fn check_text(args: &RefusedArgs, env: &Environment) -> Outcome<()> {
     check_fa_window("--target-fa-window", args.target_fa_window.as_deref())?;
-    check_fa_window("DFLASH_TARGET_FA_WINDOW", env.text("DFLASH_TARGET_FA_WINDOW")?)?;
+    check_fa_window("DFLASH_TARGET_FA_WINDOW", env.text("DFLASH_TARGET_FA_WINDOW")?)
+}
+
+/// Refuses the flags and variables of other backends.
+pub fn check_memory(args: &RefusedArgs, env: &Environment) -> Outcome<()> {
     for (name, given) in [
         ("--wired-limit", limits(args.wired_limit.as_deref())),
         ("--cache-limit", limits(args.cache_limit.as_deref())),

@@ -73,7 +73,7 @@ fn report(failure: &Failure) -> ExitCode {
         say(failure);
     }
     if failure.kind() == FailureKind::Interrupted {
-        interrupt::end_by_signal();
+        interrupt::end_by_signal(signal_hook::consts::SIGINT);
     }
     ExitCode::from(failure.exit_code())
 }

@@ -37,6 +37,8 @@ const ALONE: EngineOptions = EngineOptions { max_batch: 1, waiting: 4, step_rows
 pub struct PairInfo {
     /// The target's file or directory.
     pub target_path: PathBuf,
+    /// What the target may be called, the best name first.
+    pub called: Vec<String>,
     /// What drafts.
     pub draft: DraftInfo,
     /// Facts of the target.
@@ -158,6 +160,20 @@ impl Runtime {
         env: &Environment,
         progress: Progress,
     ) -> Outcome<Self> {
+        Self::open_for(choice, options, ALONE, env, progress)
+    }
+
+    /// As [`Runtime::open`], for more than one request at a time.
+    ///
+    /// # Errors
+    /// As [`Runtime::open`].
+    pub fn open_for(
+        choice: &PairChoice,
+        options: &Options,
+        engine: EngineOptions,
+        env: &Environment,
+        progress: Progress,
+    ) -> Outcome<Self> {
         let Loaded { mut decoder, info, text, stop_ids, .. } = Loaded::open(choice, options, env, progress)?;
         let by_costs = matches!(decoder.options().mode, EngineMode::Adaptive | EngineMode::Tree);
         if by_costs && !decoder.proposers().is_empty() {
@@ -165,7 +181,7 @@ impl Runtime {
             decoder.set_costs(costs);
         }
         let experience = experience::Kept::of(&decoder, &info, options);
-        Ok(Self { engine: EngineHandle::start(decoder, ALONE), text, stop_ids, info, experience })
+        Ok(Self { engine: EngineHandle::start(decoder, engine), text, stop_ids, info, experience })
     }
 
     /// Its parts.
@@ -299,6 +315,7 @@ fn info(located: &Located, loaded: &LoadedTarget, draft: DraftInfo, backend: &Cp
     };
     PairInfo {
         target_path: located.path.clone(),
+        called: located.names.iter().cloned().chain(loaded.name.clone()).collect(),
         draft,
         target: loaded.target.spec().clone(),
         backend: dflash_tensor::Backend::name(backend),

@@ -106,6 +106,25 @@ pub fn whole_number(min: usize) -> impl Fn(&str) -> Result<usize, String> {
     }
 }
 
+/// Reads a size: a number, with `k`, `m`, `g` or `t` for powers of 1024, and `b` or `ib` behind it at will.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let takes = || "a size in bytes, as in 4096, 512k, 16MiB or 1.5g".to_owned();
+    let lower = text.to_ascii_lowercase();
+    let end = lower.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(lower.len());
+    let (number, unit) = (lower[..end].parse::<f64>().map_err(|_| takes())?, lower[end..].trim());
+    let power = match unit {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 1,
+        "m" | "mb" | "mib" => 2,
+        "g" | "gb" | "gib" => 3,
+        "t" | "tb" | "tib" => 4,
+        _ => return Err(takes()),
+    };
+    let size = number * 1024_f64.powi(power);
+    // Beyond 2^53 there is no memory, and floats cease to count.
+    if size <= 9_007_199_254_740_992.0 { Ok(size as u64) } else { Err(takes()) }
+}
+
 /// Reads a boolean as environment variables spell it.
 pub fn boolean(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
@@ -128,6 +147,23 @@ mod tests {
             assert_eq!(boolean(text), Ok(false), "{text}");
         }
         assert!(boolean("2").is_err());
+    }
+
+    #[test]
+    fn sizes_in_powers_of_1024() {
+        for (text, size) in [
+            ("0", 0),
+            ("10b", 10),
+            ("1k", 1 << 10),
+            ("16MiB", 16 << 20),
+            ("1.5 g", 3 << 29),
+            ("2TB", 2 << 40),
+        ] {
+            assert_eq!(bytes(text), Ok(size), "{text}");
+        }
+        for text in ["", "x", "-1", "1e3", "1kk", "1.2.3", "k", "nan", "999999999t"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
     }
 
     #[test]

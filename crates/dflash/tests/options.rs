@@ -120,7 +120,7 @@ fn values_that_change_nothing_are_taken() {
     let limits = ["--wired-limit", "auto", "--cache-limit", "none"];
     let args = parse(&[&args[..], &limits].concat());
     assert!(sampling(&args).unwrap().params.is_plain());
-    dflash::refused::check_runtime(&args.runtime.refused, &Environment::default()).unwrap();
+    dflash::refused::check_memory(&args.runtime.refused, &Environment::default()).unwrap();
 }
 
 fn sampling(args: &GenerateArgs) -> Outcome<SamplingChoice> {

@@ -57,7 +57,7 @@ pub async fn collect(mut running: Running, answers: u32) -> Result<Vec<Answer>, 
                 answer.logprobs.extend(logprobs);
                 answer.take(pieces);
             }
-            Step::Finished { finish, pieces, stats, reasoning } => {
+            Step::Finished { finish, pieces, stats, reasoning, .. } => {
                 answer.take(pieces);
                 (answer.finish, answer.stats, answer.reasoning_tokens) = (finish, *stats, reasoning);
             }

@@ -1,4 +1,5 @@
 use dflash_engine::{Decoding, SamplingParams};
+use dflash_grammar::Constraint;
 
 use super::AnswerFormat;
 
@@ -19,4 +20,15 @@ pub struct Generation {
     pub decoding: Decoding,
     /// How the ids of an answer are read.
     pub format: AnswerFormat,
+    /// What the answer must be.
+    pub constraint: Option<Constraint>,
+    /// Ids of reasoning after which the block is closed.
+    pub thinking_budget: Option<usize>,
+}
+
+impl Generation {
+    /// The seed, where the ids depend on it.
+    pub fn seed(&self) -> Option<u64> {
+        (!self.sampling.is_greedy()).then_some(self.sampling.seed)
+    }
 }

@@ -1,12 +1,11 @@
-use std::sync::mpsc;
-
-use dflash_engine::{Cycle, Event, FinishReason, Request, Stats, TokenLogprobs};
-use dflash_text::{Detokenizer, StopStrings, TextGuard, Verdict as TextVerdict};
+use dflash_engine::{Cycle, Event, FinishReason, Request, Stats, Ticket, TokenLogprobs};
+use dflash_text::AnswerParser;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::{AnswerParser, Generation, Piece};
+use super::guards::{self, EndGuard};
+use super::{AnswerFormat, Generation, Piece};
 use crate::metrics::{Observer, RequestFacts};
-use crate::{ApiError, App, ServedModel};
+use crate::{ApiError, App, logs};
 
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +52,8 @@ pub enum Step {
     Finished {
         /// Why.
         finish: Finish,
+        /// The stop string that ended it.
+        stop: Option<String>,
         /// What was held back until now.
         pieces: Vec<Piece>,
         /// What it took.
@@ -75,70 +76,43 @@ struct InWork {
     /// Of the ids that come next.
     logprobs: Vec<TokenLogprobs>,
     observer: Observer,
+    /// Dropping it cancels the answer.
+    _ticket: Ticket,
 }
 
 /// Submits all answers of a generation. `facts` says whose they are.
 ///
 /// # Errors
-/// A full queue, stop strings that cannot be.
-pub fn start(app: &App, generation: &Generation, facts: &RequestFacts) -> Result<Running, ApiError> {
+/// A full queue, stop strings that cannot be, a constraint that cannot be honoured.
+pub async fn start(app: &App, generation: &Generation, facts: &RequestFacts) -> Result<Running, ApiError> {
     let (sender, events) = tokio::sync::mpsc::unbounded_channel();
     let model = &app.model;
+    if app.settings.log_prompts {
+        logs::prompt(&facts.id, &model.tokenizer.decode(&generation.prompt, false));
+    }
     let mut answers = Vec::new();
-    for answer in 0..generation.answers as usize {
+    for (answer, mut guards) in guards::compile(app, generation).await?.into_iter().enumerate() {
         let parser = AnswerParser::new(&model.tokenizer, generation.format.clone())?;
-        let submission = model.engine.submit(engine_request(model, generation, answer)?)?;
-        answers.push(InWork { parser, logprobs: Vec::new(), observer: app.metrics.observe(facts) });
+        let AnswerFormat { stop, parallel, .. } = &generation.format;
+        if !stop.is_empty() || !parallel {
+            guards.add(EndGuard(parser.clone()));
+        }
+        let request = Request {
+            stop_ids: model.stop_ids.clone(),
+            guard: guards.boxed(),
+            decoding: generation.decoding,
+            sampling: generation.sampling.clone(),
+            choice: answer as u32,
+            logprobs: generation.logprobs,
+            ..Request::new(generation.prompt.clone(), generation.max_tokens)
+        };
         let sender = sender.clone();
-        // Stands in for a sink of the engine until that has landed.
-        std::thread::spawn(move || forward(answer, &submission, &sender));
+        let ticket =
+            model.engine.submit_to(request, Box::new(move |event| sender.send((answer, event)).is_ok()))?;
+        let observer = app.metrics.observe(facts, answer, generation.decoding);
+        answers.push(InWork { parser, logprobs: Vec::new(), observer, _ticket: ticket });
     }
     Ok(Running { events, open: answers.len(), answers })
-}
-
-fn forward(
-    answer: usize,
-    submission: &mpsc::Receiver<Event>,
-    sender: &tokio::sync::mpsc::UnboundedSender<(usize, Event)>,
-) {
-    for event in submission {
-        if sender.send((answer, event)).is_err() {
-            break;
-        }
-    }
-}
-
-fn engine_request(model: &ServedModel, generation: &Generation, answer: usize) -> Result<Request, ApiError> {
-    let stop = &generation.format.stop;
-    let guard = match stop.is_empty() {
-        true => None,
-        false => {
-            let stops = StopStrings::new(stop.iter().map(String::as_str))?;
-            Some(Box::new(StopGuard(TextGuard::new(Detokenizer::new(&model.tokenizer), stops))) as _)
-        }
-    };
-    Ok(Request {
-        stop_ids: model.stop_ids.clone(),
-        guard,
-        decoding: generation.decoding,
-        sampling: generation.sampling.clone(),
-        choice: answer as u32,
-        logprobs: generation.logprobs,
-        ..Request::new(generation.prompt.clone(), generation.max_tokens)
-    })
-}
-
-struct StopGuard(TextGuard);
-
-impl dflash_engine::TokenGuard for StopGuard {
-    fn push(&mut self, id: u32) -> dflash_engine::Verdict {
-        let verdict = self.0.push(id);
-        self.0.take_text();
-        match verdict {
-            TextVerdict::Go => dflash_engine::Verdict::Go,
-            TextVerdict::Stop => dflash_engine::Verdict::Stop { keep: true },
-        }
-    }
 }
 
 impl Running {
@@ -159,7 +133,7 @@ impl Running {
     }
 
     fn take(&mut self, answer: usize, event: Event) -> Result<Option<Update>, ApiError> {
-        let InWork { parser, logprobs, observer } = &mut self.answers[answer];
+        let InWork { parser, logprobs, observer, .. } = &mut self.answers[answer];
         observer.see(&event);
         let step = match event {
             Event::Admitted { .. } => return Ok(None),
@@ -182,7 +156,8 @@ impl Running {
                     FinishReason::Stop => Finish::Stop,
                 };
                 let reasoning = parser.reasoning_tokens();
-                Step::Finished { finish, pieces, stats: Box::new(stats), reasoning }
+                let stop = parser.stop_string().map(str::to_owned);
+                Step::Finished { finish, stop, pieces, stats: Box::new(stats), reasoning }
             }
             Event::Failed(error) => return Err(error.into()),
         };

@@ -36,6 +36,15 @@ impl Usage {
         }
     }
 
+    /// With the answers to another prompt.
+    #[must_use]
+    pub fn with_prompt(mut self, other: Self) -> Self {
+        let prompt = self.prompt + other.prompt;
+        let cached = self.cached + other.cached;
+        self += other;
+        Self { prompt, cached, ..self }
+    }
+
     /// Ids in all.
     pub fn total(&self) -> usize {
         self.prompt + self.completion

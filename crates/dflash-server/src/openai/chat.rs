@@ -1,115 +1,90 @@
 //! `POST /v1/chat/completions`
 
-use std::convert::Infallible;
-
 use axum::Json;
 use axum::extract::State;
-use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
-use dflash_engine::{Decoding, SamplingParams};
-use dflash_text::{Message, RenderRequest};
-use futures_util::stream;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::chat_chunks::ChatChunks;
+use super::common::Delivery;
+use super::envelope::{Envelope, call_id};
 use super::error::OpenAiError;
-use crate::generation::{
-    AnswerFormat, Finish, Generation, Piece, Running, Step, Update, Usage, collect, start,
-};
+use super::finish::finish_reason;
+use super::usage::usage;
+use super::{chat_request, logprobs, stream};
+use crate::body::{Fields, JsonBody};
+use crate::generation::{Answer, Generation, Paced, Summary, Usage, collect_in_time, start};
 use crate::metrics::RequestFacts;
-use crate::{ApiError, App, Kind, sse};
+use crate::{ApiError, App, blocking};
 
 /// The route.
-pub async fn create(State(app): State<App>, Json(body): Json<Value>) -> Result<Response, OpenAiError> {
-    let generation = generation(&app, &body)?;
-    let id = format!("chatcmpl-{}", uuid::Uuid::new_v4().simple());
+pub async fn create(State(app): State<App>, body: JsonBody) -> Result<Response, OpenAiError> {
+    let object = body.object()?;
+    let reader = app.clone();
+    let read = move || request(&reader, &object);
+    let (generation, delivery) = blocking(read).await?;
+    let envelope = Envelope::new(&app, "chatcmpl");
     let facts = RequestFacts {
-        id: id.clone(),
+        id: envelope.id.clone(),
         api: "chat.completions",
-        stream: body["stream"] == true,
+        stream: delivery.stream,
         prompt_tokens: generation.prompt.len(),
         max_tokens: generation.max_tokens,
     };
-    let running = start(&app, &generation, &facts)?;
-    if body["stream"] == true {
-        return Ok(sse::stream(&app.settings, chunks(running, id, app.model.id.clone())));
+    let running = start(&app, &generation, &facts).await?;
+    if delivery.stream {
+        let chunks = ChatChunks::new(&app, envelope, &generation, delivery);
+        let paced = Paced::new(&app, running);
+        return Ok(stream::respond(vec![paced], generation.answers as usize, chunks));
     }
-    let answers = collect(running, generation.answers).await?;
-    let mut usage = Usage::default();
-    let choices: Vec<Value> = answers.iter().enumerate().map(|(index, answer)| {
-        usage += Usage::of(&answer.stats, answer.reasoning_tokens);
-        json!({"index": index, "finish_reason": finish(answer.finish), "message": {"role": "assistant", "content": answer.content}})
-    }).collect();
-    Ok(Json(json!({
-        "id": id, "object": "chat.completion", "model": app.model.id, "choices": choices,
-        "usage": {"prompt_tokens": usage.prompt, "completion_tokens": usage.completion, "total_tokens": usage.total()},
-    })).into_response())
+    let answers = collect_in_time(&app, running, generation.answers).await?;
+    Ok(Json(completion(&app, &envelope, &generation, &answers)).into_response())
 }
 
-fn generation(app: &App, body: &Value) -> Result<Generation, ApiError> {
-    let Some(messages) = body["messages"].as_array() else {
-        return Err(ApiError::invalid("messages", "messages is missing: give a list of messages"));
-    };
-    let Some(template) = &app.model.template else {
-        return Err(ApiError::new(
-            Kind::Invalid,
-            "the model has no chat template; /v1/completions takes a prompt as it is",
-        ));
-    };
-    let messages = messages.iter().cloned().map(Message::from_json).collect::<Result<_, _>>()?;
-    let rendered = template.render(&RenderRequest::new(messages))?;
-    let sampling = SamplingParams::new(app.settings.sampling.clone());
-    Ok(Generation {
-        prompt: app.model.tokenizer.encode_rendered(&rendered)?,
-        max_tokens: body["max_tokens"].as_u64().map_or(app.settings.max_tokens, |n| n as usize),
-        sampling: sampling.map_err(|error| ApiError::new(Kind::Invalid, error.to_string()))?,
-        answers: 1,
-        logprobs: None,
-        decoding: Decoding::Speculative,
-        format: AnswerFormat::default(),
+fn request(app: &App, object: &Map<String, Value>) -> Result<(Generation, Delivery), ApiError> {
+    let (options, delivery) = chat_request::read(app, &Fields::of(object))?;
+    Ok((options.generation(app)?, delivery))
+}
+
+fn completion(app: &App, envelope: &Envelope, generation: &Generation, answers: &[Answer]) -> Value {
+    let choice = |(index, answer)| choice(app, generation, index, answer);
+    let mut object = envelope.object("chat.completion", answers.iter().enumerate().map(choice).collect());
+    let mut sum = Usage::default();
+    answers.iter().for_each(|answer| sum += Usage::of(&answer.stats, answer.reasoning_tokens));
+    object["usage"] = usage(&sum);
+    object["dflash"] = Summary::of(answers).to_json(generation.seed());
+    object
+}
+
+fn choice(app: &App, generation: &Generation, index: usize, answer: &Answer) -> Value {
+    let told = generation.logprobs.map(|_| {
+        let content = logprobs::of_chat(&app.model.tokenizer, &answer.logprobs);
+        json!({"content": content, "refusal": null})
+    });
+    json!({
+        "index": index,
+        "message": message(answer),
+        "logprobs": told,
+        "finish_reason": finish_reason(answer.finish),
     })
 }
 
-fn finish(finish: Finish) -> &'static str {
-    match finish {
-        Finish::Stop => "stop",
-        Finish::Length => "length",
-        Finish::ToolCalls => "tool_calls",
+fn message(answer: &Answer) -> Value {
+    let says_nothing = answer.content.is_empty() && !answer.calls.is_empty();
+    let content = (!says_nothing).then_some(&answer.content);
+    let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+    if !answer.reasoning.is_empty() {
+        message["reasoning_content"] = json!(answer.reasoning);
     }
-}
-
-fn chunks(
-    running: Running,
-    id: String,
-    model: String,
-) -> impl stream::Stream<Item = Result<Event, Infallible>> {
-    stream::unfold(Some(running), move |running| {
-        let (id, model) = (id.clone(), model.clone());
-        async move {
-            let mut running = running?;
-            loop {
-                let chunk = |delta: Value, finish: Option<&str>| {
-                    let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
-                    json!({"id": id, "object": "chat.completion.chunk", "model": model, "choices": [choice]})
-                };
-                let text = |pieces: Vec<Piece>| -> String {
-                    pieces
-                        .into_iter()
-                        .map(|piece| if let Piece::Content(text) = piece { text } else { String::new() })
-                        .collect()
-                };
-                let (value, rest) = match running.next().await {
-                    Ok(Some(Update { step: Step::Tokens { pieces, .. }, .. })) => {
-                        (chunk(json!({"content": text(pieces)}), None), Some(running))
-                    }
-                    Ok(Some(Update { step: Step::Finished { pieces, finish: why, .. }, .. })) => {
-                        (chunk(json!({"content": text(pieces)}), Some(finish(why))), Some(running))
-                    }
-                    Ok(Some(_)) => continue,
-                    Ok(None) => return Some((Ok(Event::default().data("[DONE]")), None)),
-                    Err(error) => (OpenAiError(error).body(), None),
-                };
-                return Some((Ok(Event::default().data(value.to_string())), rest));
-            }
-        }
-    })
+    if !answer.calls.is_empty() {
+        message["tool_calls"] = answer
+            .calls
+            .iter()
+            .map(|call| {
+                let function = json!({"name": call.name, "arguments": call.arguments});
+                json!({"id": call_id(), "type": "function", "function": function})
+            })
+            .collect();
+    }
+    message
 }

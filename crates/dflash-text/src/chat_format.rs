@@ -1,0 +1,117 @@
+use serde_json::Value;
+
+use crate::conversation::Conversation;
+use crate::template_habits::TemplateHabits;
+use crate::{
+    ChatRequest, ChatTemplate, ReasoningMarkers, RenderRequest, Rendered, TextError, Tokenizer, ToolFormat,
+};
+
+/// How conversations are held with a model: what its template and vocabulary say about system messages, reasoning
+/// and tool calls, found once at load.
+#[derive(Debug)]
+pub struct ChatFormat {
+    tokenizer: Tokenizer,
+    template: Option<TriedTemplate>,
+    /// A template of its own for conversations with tools.
+    tool_use: Option<TriedTemplate>,
+    reasoning: Option<ReasoningMarkers>,
+}
+
+/// A template and what it does.
+#[derive(Debug)]
+struct TriedTemplate {
+    template: ChatTemplate,
+    source: String,
+    habits: TemplateHabits,
+}
+
+impl TriedTemplate {
+    fn new(template: ChatTemplate, source: Option<&str>) -> Self {
+        let source = source.unwrap_or(template.source()).to_owned();
+        Self { habits: TemplateHabits::of(&template), template, source }
+    }
+}
+
+/// A conversation as the model is given it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChatPrompt {
+    /// The ids.
+    pub ids: Vec<u32>,
+    /// Whether the prompt ends within a block of reasoning, so that the answer begins there.
+    pub reasoning_open: bool,
+}
+
+impl ChatFormat {
+    /// Tries `template`. `source` is its text as the model's files have it, if that is at hand.
+    pub fn new(tokenizer: &Tokenizer, template: Option<ChatTemplate>, source: Option<&str>) -> Self {
+        let template = template.map(|template| TriedTemplate::new(template, source));
+        let source = template.as_ref().map(|tried| tried.source.as_str()).or(source).unwrap_or_default();
+        let reasoning = ReasoningMarkers::find(tokenizer, source);
+        Self { tokenizer: tokenizer.clone(), template, tool_use: None, reasoning }
+    }
+
+    /// Takes `template` for conversations with tools; some models have two.
+    #[must_use]
+    pub fn with_tool_use(self, template: ChatTemplate) -> Self {
+        Self { tool_use: Some(TriedTemplate::new(template, None)), ..self }
+    }
+
+    /// How the model writes calls.
+    pub fn tools(&self) -> ToolFormat {
+        match self.tool_use.as_ref().or(self.template.as_ref()) {
+            Some(tried) if tried.habits.shows_tools => ToolFormat::of_template(&tried.source),
+            // Described in our own words.
+            _ => ToolFormat::JsonTags,
+        }
+    }
+
+    /// How the model marks its reasoning, if it knows how.
+    pub fn reasoning(&self) -> Option<&ReasoningMarkers> {
+        self.reasoning.as_ref()
+    }
+
+    /// Puts a conversation into the form that the template takes, and renders it.
+    pub fn prompt(&self, request: &ChatRequest) -> Result<ChatPrompt, TextError> {
+        let tool_use = self.tool_use.as_ref().filter(|_| request.has_tools());
+        let tried = tool_use.or(self.template.as_ref()).ok_or(TextError::NoChatTemplate)?;
+        let TriedTemplate { template, source, habits } = tried;
+        let conversation = Conversation { habits: *habits, reasoning: self.reasoning.as_ref(), source };
+        let request = conversation.prepare(request)?;
+        let rendered = template.render(&request)?;
+        let reasoning_open = self.reasoning_open(template, &request, &rendered)?;
+        Ok(ChatPrompt { ids: self.tokenizer.encode_rendered(&rendered)?, reasoning_open })
+    }
+
+    /// Markers in what people typed say nothing: then the template is read without them.
+    fn reasoning_open(
+        &self,
+        template: &ChatTemplate,
+        request: &RenderRequest,
+        rendered: &Rendered,
+    ) -> Result<bool, TextError> {
+        let Some(markers) = &self.reasoning else { return Ok(false) };
+        let typed = request.typed_text();
+        if !typed.contains(&markers.open) && !typed.contains(&markers.close) {
+            return Ok(markers.left_open(rendered));
+        }
+        let without = |value: &Value| without(value, markers);
+        let messages = request.messages.iter().map(|message| message.map_values(without)).collect();
+        let tools = request.tools.iter().map(without).collect();
+        let extra = request.extra.iter().map(|(key, value)| (key.clone(), without(value))).collect();
+        let request = RenderRequest { messages, tools, extra, ..request.clone() };
+        Ok(markers.left_open(&template.render(&request)?))
+    }
+}
+
+/// `value` with the markers cut out of every string.
+fn without(value: &Value, markers: &ReasoningMarkers) -> Value {
+    match value {
+        Value::String(text) => text.replace(&markers.open, "").replace(&markers.close, "").into(),
+        Value::Array(items) => items.iter().map(|item| without(item, markers)).collect(),
+        Value::Object(map) => map.iter().map(|(key, item)| (key.clone(), without(item, markers))).collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

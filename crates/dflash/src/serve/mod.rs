@@ -1,0 +1,117 @@
+//! `dflash serve`: a pair over HTTP.
+
+mod args;
+mod banner;
+pub mod idle;
+mod names;
+mod request;
+mod watch;
+
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use dflash_grammar::Grammars;
+use dflash_server::metrics::Metrics;
+use dflash_server::{App, Ended, ModelFacts, ServedModel, Signal};
+use dflash_text::{ChatFormat, ChatTemplate, Tokenizer};
+
+use crate::env::Environment;
+use crate::experience;
+use crate::interrupt::{self, Interrupt};
+use crate::options::VerifyMode;
+use crate::progress::Progress;
+use crate::report::{Failure, Outcome, say};
+use crate::runtime::{DraftInfo, PairInfo, Runtime, RuntimeParts};
+
+pub use args::{AddressArgs, DefaultArgs, IdleArgs, LoadArgs, LogArgs, ServeArgs};
+pub use names::ServedNames;
+pub use request::ServeRequest;
+
+/// Runs the command.
+///
+/// # Errors
+/// A pair that cannot be had, an address that is taken.
+pub fn serve(request: &ServeRequest, env: &Environment) -> Outcome<ExitCode> {
+    request.remarks.iter().for_each(say);
+    let diagnostics = request.watch.begin(request)?;
+    let runtime =
+        Runtime::open_for(&request.pair, &request.options, request.engine, env, Progress::of_stderr())?;
+    let (model, experience) = served(runtime, request)?;
+    let banner = banner::Banner::new(&model, &request.settings);
+    // From now on the server sees to signals.
+    let (_, caught) = Interrupt::catch();
+    let app = App::observed(model, request.settings.clone(), Metrics::new(diagnostics));
+    let ended = dflash_server::serve(app, |address| say(banner.at(address)));
+    drop(experience);
+    match ended.map_err(|error| Failure::from_error(&error))? {
+        Ended::Drained => {}
+        Ended::Cut(signal) => {
+            drop(caught);
+            interrupt::end_by_signal(number(signal));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn number(signal: Signal) -> i32 {
+    match signal {
+        Signal::Interrupt => signal_hook::consts::SIGINT,
+        Signal::Terminate => signal_hook::consts::SIGTERM,
+    }
+}
+
+fn served(runtime: Runtime, request: &ServeRequest) -> Outcome<(ServedModel, experience::Kept)> {
+    let RuntimeParts { engine, text, stop_ids, info, experience } = runtime.into_parts();
+    let (tokenizer, own) = text.into_parts();
+    let template = chosen_template(&tokenizer, request)?.or(own);
+    let ServedNames { id, aliases, others } =
+        ServedNames::of(&request.names, &request.pair.model, &info.called);
+    let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
+    let model = ServedModel {
+        id,
+        aliases,
+        created,
+        engine,
+        grammars: Grammars::new(&tokenizer, &stop_ids),
+        format: ChatFormat::new(&tokenizer, template, None),
+        facts: ModelFacts {
+            vocab: info.target.vocab.min(tokenizer.vocab_len()),
+            other_names: others,
+            ..facts(&info, request)
+        },
+        tokenizer,
+        stop_ids,
+    };
+    Ok((model, experience))
+}
+
+fn chosen_template(tokenizer: &Tokenizer, request: &ServeRequest) -> Outcome<Option<ChatTemplate>> {
+    let Some(source) = &request.template else { return Ok(None) };
+    ChatTemplate::new(source, tokenizer.special_tokens()).map(Some).map_err(|error| {
+        Failure::from_error(&error).hint("--chat-template takes a template, or @PATH of its file")
+    })
+}
+
+fn facts(info: &PairInfo, request: &ServeRequest) -> ModelFacts {
+    let names = info.names();
+    let draft_quant = match &info.draft {
+        DraftInfo::Model { quant: (quant, source), .. } => Some((quant.to_string(), source.to_string())),
+        DraftInfo::None | DraftInfo::Ngram => None,
+    };
+    let drafting_off = match (&info.draft, request.options.verify_mode.value) {
+        (DraftInfo::None, _) => Some("--draft none"),
+        (_, VerifyMode::Off) => Some("--verify-mode off"),
+        _ => None,
+    };
+    ModelFacts {
+        target: names.target,
+        draft: names.draft,
+        draft_quant,
+        context: info.target.context,
+        drafting_off: drafting_off.map(str::to_owned),
+        backend: info.backend.clone(),
+        max_batch: request.engine.max_batch,
+        prefill_step_size: request.options.prefill_step_size.value,
+        ..ModelFacts::default()
+    }
+}
