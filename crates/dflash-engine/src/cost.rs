@@ -96,11 +96,7 @@ impl StepCosts {
     ///
     /// # Errors
     /// The backend's.
-    pub fn measure(
-        decoder: &Decoder,
-        sequences: usize,
-        step: &mut dyn FnMut(),
-    ) -> Result<Self, EngineError> {
+    pub fn measure(decoder: &Decoder, sequences: usize, step: &mut dyn FnMut()) -> Result<Self, EngineError> {
         let mut watch = Stopwatch::of_batch(decoder, sequences);
         let passes = watch.passes(&WIDTHS);
         let seconds = watch.time(&passes, Effort::QUICK, step)?;

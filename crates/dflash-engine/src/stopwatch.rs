@@ -190,13 +190,13 @@ impl<'a> Stopwatch<'a> {
         let Self { states, ids, drafted, confidence, .. } = self;
         let said = drafted.iter_mut().zip(confidence);
         let requests = states[index].iter_mut().zip(said).take(width.div_ceil(most));
-        let request = |(state, (drafted, confidence)): (_, (&'_ mut Vec<u32>, &'_ mut Vec<f32>))| {
+        let requests = requests.map(|(state, (drafted, confidence))| {
             drafted.clear();
             confidence.clear();
             ProposeRequest { state, ids, rule: None, width: width.min(most), ranks: 1, drafted, confidence }
-        };
+        });
         let failed = |source| EngineError::Proposer { name: proposer.name(), source };
-        proposer.propose(&mut requests.map(request).collect::<Vec<_>>()).map_err(failed)
+        proposer.propose(&mut requests.collect::<Vec<_>>()).map_err(failed)
     }
 }
 
