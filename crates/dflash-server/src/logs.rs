@@ -4,7 +4,7 @@ use std::fmt::{self, Debug, Write};
 use std::io;
 
 use tracing::field::{Field, Visit};
-use tracing::level_filters::LevelFilter;
+pub use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber, info, warn};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};

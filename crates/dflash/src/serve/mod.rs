@@ -95,7 +95,9 @@ fn chosen_template(tokenizer: &Tokenizer, request: &ServeRequest) -> Outcome<Opt
 fn facts(info: &PairInfo, request: &ServeRequest) -> ModelFacts {
     let names = info.names();
     let draft_quant = match &info.draft {
-        DraftInfo::Model { quant: (quant, source), .. } => Some((quant.to_string(), source.to_string())),
+        DraftInfo::Model { quant: (quant, source), .. } => {
+            Some((quant.to_string(), source.name().to_owned()))
+        }
         DraftInfo::None | DraftInfo::Ngram => None,
     };
     let drafting_off = match (&info.draft, request.options.verify_mode.value) {
