@@ -5,7 +5,7 @@ use llguidance::api::{ParserLimits, TopLevelGrammar};
 use llguidance::{ParserFactory, TokenParser, regex_to_lark};
 use serde_json::json;
 
-use crate::lark::{Lark, Text};
+use crate::lark::{Lark, Text, literal};
 use crate::schema::{MOST_PATTERN, bound, checked};
 use crate::tools::Tool;
 use crate::{Constraint, GrammarError, Reasoning, calls};
@@ -53,6 +53,11 @@ fn answer(lark: &mut Lark<'_>, constraint: &Constraint) -> Result<String, Gramma
         Constraint::JsonSchema(schema) => Ok(format!("%json {}", checked(schema)?)),
         Constraint::ToolCalls { format, tools, choice, parallel } => {
             calls::answer(lark, *format, &Tool::read_all(tools)?, choice, *parallel)
+        }
+        Constraint::Choice(texts) => {
+            bound("a choice's size in bytes", texts.iter().map(String::len).sum(), MOST_LARK)?;
+            let texts: Vec<String> = texts.iter().map(|text| literal(text)).collect();
+            Ok(lark.rule(&texts.join(" | ")))
         }
         Constraint::Regex(pattern) => {
             bound("a regular expression's size in bytes", pattern.len(), MOST_PATTERN)?;
@@ -118,6 +123,7 @@ fn refused(constraint: &Constraint, words: &str) -> GrammarError {
     match constraint {
         Constraint::JsonObject | Constraint::JsonSchema(_) => GrammarError::Schema { reason },
         Constraint::ToolCalls { .. } => GrammarError::Tools { reason },
+        Constraint::Choice(_) => GrammarError::Grammar { kind: "choice", reason },
         Constraint::Regex(_) => GrammarError::Grammar { kind: "regular expression", reason },
         Constraint::Lark(_) => GrammarError::Grammar { kind: "grammar", reason },
     }

@@ -20,6 +20,8 @@ pub enum Constraint {
         /// Whether there may be several calls.
         parallel: bool,
     },
+    /// One of these texts.
+    Choice(Vec<String>),
     /// Text that a regular expression matches from its first to its last character.
     Regex(String),
     /// Text of a grammar in the Lark syntax of `llguidance`, without its `%json`.

@@ -116,6 +116,17 @@ fn regular_expressions_and_grammars() {
 }
 
 #[test]
+fn one_of_some_texts() {
+    let choice = Constraint::Choice(["yes", "yes, but", "n\"o\n", "čaj"].map(str::to_owned).into());
+    for text in ["yes", "yes, but", "n\"o\n", "čaj"] {
+        assert!(passes(&choice, None, text), "{text:?}");
+    }
+    assert!(!passes(&choice, None, "yes, ") && !passes(&choice, None, ""));
+    let many = Constraint::Choice((0..1024).map(|at| format!("choice {at}")).collect());
+    assert!(passes(&many, None, "choice 1000") && passes(&many, None, "choice 1"));
+}
+
+#[test]
 fn reasoning_comes_before_the_answer() {
     let answer = r#"{"a": 5}"#;
     for begun in [true, false] {

@@ -1,6 +1,7 @@
 //! Vocabularies, and a model that knows nothing: it draws every id from the mask.
 #![allow(dead_code)]
 
+pub mod corpus;
 pub mod validate;
 
 use dflash_engine::{TokenGuard, TokenMask, Verdict};
@@ -89,7 +90,7 @@ pub fn draw_towards(
                 return true;
             }
             let bytes = tokenizer.token_bytes(id).unwrap_or_default();
-            bytes.first().is_some_and(|byte| b"\"}],:<".contains(byte)) && bytes.len() < 4
+            bytes.first().is_some_and(|byte| b"\"}],:<@".contains(byte)) && bytes.len() < 4
         };
         let closers: Vec<u32> = allowed.iter().copied().filter(closing).collect();
         let from = if !closers.is_empty() && rng.below(2) == 0 { &closers } else { &allowed };
