@@ -1,5 +1,7 @@
 //! Calls of tools, in the forms that models write them in.
 
+use dflash_text::ToolFormat;
+
 use crate::lark::{Lark, Marker, SOME_TEXT, Text, literal};
 use crate::schema::checked;
 use crate::tools::{Tool, unusable};

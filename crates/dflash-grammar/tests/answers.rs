@@ -24,7 +24,7 @@ fn schema() -> Constraint {
 }
 
 fn thinking(begun: bool) -> Reasoning {
-    Reasoning { open: "<think>".into(), close: "</think>".into(), begun }
+    support::thinking("<think>", "</think>", begun)
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn nothing_but_the_marker_closes_reasoning() {
 #[test]
 fn markers_may_be_text() {
     let tokenizer = small("qwen2");
-    let marked = Reasoning { open: "[THINK]".into(), close: "[/THINK]".into(), begun: false };
+    let marked = support::thinking("[THINK]", "[/THINK]", false);
     let grammars = Grammars::new(&tokenizer, &[0]);
     let passes = |text: &str| {
         let ids = tokenizer.encode(text, false).unwrap();
@@ -170,7 +170,7 @@ fn drawn_after_reasoning(tokenizer: &Tokenizer, stop: u32, reasoning: &Reasoning
         let mut guard = grammars.guard(&schema(), Some(reasoning)).unwrap();
         let drawn = draw(&mut guard, tokenizer, &mut Rng::new(round), 600);
         let whole = tokenizer.decode(&drawn.ids, false);
-        let answer = whole.rsplit(&reasoning.close).next().unwrap();
+        let answer = whole.rsplit(&reasoning.markers.close).next().unwrap();
         if drawn.ended {
             serde_json::from_str::<serde_json::Value>(answer)
                 .unwrap_or_else(|error| panic!("{whole}: {error}"));
@@ -182,6 +182,6 @@ fn drawn_after_reasoning(tokenizer: &Tokenizer, stop: u32, reasoning: &Reasoning
 fn drawn_answers_reason_first() {
     drawn_after_reasoning(&bytes_only(), END, &thinking(true));
     drawn_after_reasoning(&bytes_only(), END, &thinking(false));
-    let text = Reasoning { open: "<a>".into(), close: "<b>".into(), begun: true };
+    let text = support::thinking("<a>", "<b>", true);
     drawn_after_reasoning(&bytes_only(), END, &text);
 }
