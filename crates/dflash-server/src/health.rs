@@ -44,7 +44,9 @@ fn obstacle(app: &App) -> Option<String> {
     let load = app.model.engine.load();
     match load.step {
         _ if !load.alive => Some("the engine has stopped".to_owned()),
-        Some(step) if step > app.settings.longest_step => Some(format!("a step has run for {} seconds", step.as_secs())),
+        Some(step) if step > app.settings.longest_step => {
+            Some(format!("a step has run for {} seconds", step.as_secs()))
+        }
         _ => None,
     }
 }

@@ -47,7 +47,8 @@ fn with(mut wish: Value, name: &str, value: Value) -> Value {
 async fn json_fits_its_schema() {
     let server = drafting();
     let schema = tool("x")["function"]["parameters"].clone();
-    let format = json!({"type": "json_schema", "json_schema": {"name": "trip", "schema": schema, "strict": true}});
+    let format =
+        json!({"type": "json_schema", "json_schema": {"name": "trip", "schema": schema, "strict": true}});
     let mut texts = Vec::new();
     for wish in ways() {
         let body = answer(&server, with(wish, "response_format", format.clone())).await;
@@ -82,7 +83,8 @@ async fn demanded_tools_are_called() {
     let named = json!({"type": "function", "function": {"name": "g"}});
     for (choice, names) in [(json!("required"), vec!["f", "g"]), (named, vec!["g"])] {
         for wish in ways() {
-            let wish = with(with(wish, "tools", json!([tool("f"), tool("g")])), "tool_choice", choice.clone());
+            let wish =
+                with(with(wish, "tools", json!([tool("f"), tool("g")])), "tool_choice", choice.clone());
             let wish = with(wish, "parallel_tool_calls", json!(false));
             let body = answer(&server, wish.clone()).await;
             let choice = &body["choices"][0];
@@ -103,7 +105,9 @@ async fn demanded_tools_are_called() {
 /// Names and arguments, put together from deltas by index.
 fn streamed_calls(chunks: &[Value]) -> Vec<(Value, Value)> {
     let mut calls: Vec<(Value, String)> = Vec::new();
-    for delta in chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["tool_calls"].as_array()).flatten() {
+    for delta in
+        chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["tool_calls"].as_array()).flatten()
+    {
         let index = delta["index"].as_u64().unwrap() as usize;
         if delta["id"].is_string() {
             assert_eq!(index, calls.len());

@@ -5,8 +5,8 @@ mod common;
 
 mod cancel;
 mod chat;
-mod constrained;
 mod completions;
+mod constrained;
 mod gate;
 mod life;
 mod models;

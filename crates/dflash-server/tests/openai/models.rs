@@ -39,7 +39,6 @@ async fn a_step_that_hangs_is_not_healthy() {
     assert_eq!(server.send("GET", "/health", "").await.status, 200);
 }
 
-
 #[tokio::test]
 async fn models_are_listed_and_found() {
     let server = Server::new();

@@ -3,9 +3,9 @@
 mod args;
 mod banner;
 pub mod idle;
+mod logs;
 mod names;
 mod request;
-mod watch;
 
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -24,6 +24,7 @@ use crate::report::{Failure, Outcome, say};
 use crate::runtime::{DraftInfo, PairInfo, Runtime, RuntimeParts};
 
 pub use args::{AddressArgs, DefaultArgs, IdleArgs, LoadArgs, LogArgs, ServeArgs};
+pub use logs::LogChoice;
 pub use names::ServedNames;
 pub use request::ServeRequest;
 
@@ -33,14 +34,15 @@ pub use request::ServeRequest;
 /// A pair that cannot be had, an address that is taken.
 pub fn serve(request: &ServeRequest, env: &Environment) -> Outcome<ExitCode> {
     request.remarks.iter().for_each(say);
-    let diagnostics = request.watch.begin(request)?;
+    dflash_server::logs::init(request.logs.format, request.logs.level);
     let runtime =
         Runtime::open_for(&request.pair, &request.options, request.engine, env, Progress::of_stderr())?;
     let (model, experience) = served(runtime, request)?;
     let banner = banner::Banner::new(&model, &request.settings);
     // From now on the server sees to signals.
     let (_, caught) = Interrupt::catch();
-    let app = App::observed(model, request.settings.clone(), Metrics::new(diagnostics));
+    let metrics = Metrics::new(request.logs.diagnostics(&model, request)?);
+    let app = App::observed(model, request.settings.clone(), metrics);
     let ended = dflash_server::serve(app, |address| say(banner.at(address)));
     drop(experience);
     match ended.map_err(|error| Failure::from_error(&error))? {
