@@ -1,11 +1,12 @@
 //! Calls of tools, in the forms that models write them in.
 
+use dflash_text::ToolFormat;
+
 use crate::lark::{Lark, Marker, SOME_TEXT, Text, literal};
 use crate::schema::checked;
 use crate::tools::{Tool, unusable};
 use crate::values::{Dialect, Values};
 use crate::{GrammarError, ToolChoice, xml};
-use dflash_text::ToolFormat;
 
 /// What a form puts around and between calls.
 struct Form {
