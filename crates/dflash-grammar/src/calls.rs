@@ -7,7 +7,6 @@ use crate::schema::checked;
 use crate::tools::{Tool, unusable};
 use crate::values::{Dialect, Values};
 use crate::{GrammarError, ToolChoice, xml};
-use dflash_text::ToolFormat;
 
 /// What a form puts around and between calls.
 struct Form {
