@@ -149,7 +149,7 @@ def mutate_value(rng, body):
                 except (KeyError, IndexError, TypeError):
                     pass
             case 2 if isinstance(parent, dict):
-                parent[rng.choice(("type", "content", "role", "name", "schema", "\u202e", "x" * 300))] = rng.choice(ODD)
+                parent[rng.choice(("type", "content", "role", "name", "schema", "\u202e", "x" * 300))] = copy.deepcopy(rng.choice(ODD))
             case _:
                 parent[key] = copy.deepcopy(rng.choice(ODD))
     return bounded(body)

@@ -17,6 +17,8 @@ pub(crate) enum Part {
 /// What was drafted for a sequence in a step, and what became of it. Reused from step to step.
 pub(crate) struct Block {
     pub plan: Plan,
+    /// Rows that may be verified: the plan's width may be more, for the sake of a shared pass.
+    pub limit: usize,
     /// Class of the proposer's offer.
     pub class: usize,
     /// Whether the proposer was not asked yet.
@@ -70,6 +72,7 @@ impl Block {
     pub fn new(width: usize) -> Self {
         Self {
             plan: Plan::PLAIN,
+            limit: 1,
             class: 0,
             wanted: false,
             mates: 0,

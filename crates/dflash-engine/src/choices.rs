@@ -30,7 +30,8 @@ pub(crate) fn prepare(
     if !scratch.listed.is_empty() {
         match scratch.choose(decoder) {
             Err(EngineError::Backend(BackendError::NotANumber { .. })) => {
-                return Ok(seqs.iter_mut().for_each(|seq| seq.block.choices = None));
+                seqs.iter_mut().for_each(|seq| seq.block.choices = None);
+                return Ok(());
             }
             done => done?,
         }

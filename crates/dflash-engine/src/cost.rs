@@ -1,5 +1,6 @@
 use serde::{Deserialize, Serialize};
 
+use crate::stopwatch::shared;
 use crate::{Decoder, Effort, EngineError, Pass, Stopwatch};
 
 /// Rows at which step times are measured, and the widest.
@@ -65,9 +66,9 @@ impl From<Curve> for Vec<(usize, f64)> {
 /// What a cycle costs on this machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepCosts {
-    /// A pass of the target with the choice at every row.
+    /// A pass of the target with the choice at every row, of all sequences together.
     pub verify: Curve,
-    /// A proposal for so many rows, per proposer; `None` where it costs nothing worth measuring.
+    /// A proposal for so many rows, of all sequences that share it, per proposer; `None` where it costs nothing worth measuring.
     pub propose: Vec<Option<Curve>>,
 }
 
@@ -78,20 +79,25 @@ impl StepCosts {
         self.verify.at(width) + propose.map_or(0.0, |curve| curve.at(width))
     }
 
-    /// Whether these could be the costs of `decoder`: a curve for every proposer that has a cost.
-    pub fn fit(&self, decoder: &Decoder) -> bool {
+    /// Whether these could be the costs of `decoder` with up to `sequences` sequences in a step: a curve for every
+    /// proposer that has a cost, and as many rows as matter.
+    pub fn fit(&self, decoder: &Decoder, sequences: usize) -> bool {
+        let last = self.verify.points().last().map_or(0, |point| point.0);
+        if shared(decoder.options().max_width(), sequences).any(|rows| rows > last) {
+            return false;
+        }
         let proposers = decoder.proposers();
         let needs = |index: usize| proposers[index].costly() && decoder.options().max_width() > 1;
         let known = |(index, curve): (usize, &Option<Curve>)| curve.is_some() || !needs(index);
         self.propose.len() == proposers.len() && self.propose.iter().enumerate().all(known)
     }
 
-    /// Measures a decoder's target and proposers, see [`Stopwatch::time`].
+    /// Measures a decoder's target and proposers with up to `sequences` sequences in a step, see [`Stopwatch::time`].
     ///
     /// # Errors
     /// The backend's.
-    pub fn measure(decoder: &Decoder, step: &mut dyn FnMut()) -> Result<Self, EngineError> {
-        let mut watch = Stopwatch::new(decoder);
+    pub fn measure(decoder: &Decoder, sequences: usize, step: &mut dyn FnMut()) -> Result<Self, EngineError> {
+        let mut watch = Stopwatch::of_batch(decoder, sequences);
         let passes = watch.passes(&WIDTHS);
         let seconds = watch.time(&passes, Effort::QUICK, step)?;
         let timed: Vec<_> = passes.into_iter().zip(seconds).collect();

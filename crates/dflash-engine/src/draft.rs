@@ -25,6 +25,7 @@ pub(crate) fn draft(
         });
         seq.block.laps.draft_s += lap.end();
     }
+    join(scratch, seqs);
     while let Some(first) = seqs.iter().find(|seq| seq.decodes() && seq.block.wanted) {
         propose(decoder, seqs, first.block.plan)?;
     }
@@ -58,7 +59,20 @@ fn plan(decoder: &Decoder, scratch: &mut Scratch, seq: &mut Sequence) {
     let plan = seq.policy.plan(&scratch.offers, limit);
     let Some(proposer) = plan.proposer.filter(|_| plan.width > 1) else { return };
     let block = &mut seq.block;
-    (block.plan, block.class, block.wanted) = (plan, scratch.offers[proposer].class, true);
+    (block.plan, block.limit, block.wanted) = (plan, limit, true);
+    block.class = scratch.offers[proposer].class;
+}
+
+/// Lets sequences share passes.
+fn join(scratch: &Scratch, seqs: &mut [Sequence]) {
+    let wants = |seq: &&mut Sequence| seq.decodes() && seq.block.wanted;
+    let Some(allotment) = scratch.allotment.as_ref().filter(|_| seqs.iter_mut().filter(wants).count() > 1)
+    else {
+        return;
+    };
+    let mut plans: Vec<Plan> = seqs.iter_mut().filter(wants).map(|seq| seq.block.plan).collect();
+    allotment.join(&mut plans);
+    seqs.iter_mut().filter(wants).zip(plans).for_each(|(seq, plan)| seq.block.plan = plan);
 }
 
 /// One call of a proposer, for all that want the same of it where that costs a pass.
@@ -144,7 +158,7 @@ fn grow(seq: &mut Sequence, vocab: usize) {
 
 /// Drops the nodes that cannot be verified, or that the guard will not let pass, with all behind them.
 fn prune(block: &mut Block, guard: &mut Option<Box<dyn TokenGuard>>, vocab: usize) {
-    let Block { plan, nodes, said, origin, drafted, parents, way, .. } = block;
+    let Block { plan, limit, nodes, said, origin, drafted, parents, way, .. } = block;
     if let (1, Some(guard)) = (plan.ranks, guard.as_mut()) {
         nodes.truncate(guard.fits(&said[..nodes.len()]));
     }
@@ -168,7 +182,8 @@ fn prune(block: &mut Block, guard: &mut Option<Box<dyn TokenGuard>>, vocab: usiz
             Some(Ok(parent)) => Some(parent),
             None => None,
         };
-        if (id as usize) < vocab && fits(drafted, nodes, parent, id) {
+        let possible = (id as usize) < vocab && node.position + 1 < *limit;
+        if possible && fits(drafted, nodes, parent, id) {
             nodes[kept] = Node { parent, ..node };
             kept += 1;
             origin.push(index);

@@ -12,11 +12,12 @@ const CONTEXT: usize = 64;
 /// What is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
-    /// The target over so many rows, with the choice at every row.
+    /// The target over so many rows, with the choice at every row. More than a block has are those of several
+    /// sequences, as are those of the other passes.
     Verify(usize),
     /// The target over so many rows, without any choice.
     Forward(usize),
-    /// A proposal for `width` rows, the staged one included.
+    /// A proposal for `width` rows, the staged ones included.
     Propose {
         /// Index of the proposer.
         proposer: usize,
@@ -40,62 +41,88 @@ impl Effort {
     pub const THOROUGH: Self = Self { repetitions: 25, long: Duration::from_secs(1) };
 }
 
-/// Times the passes of a decoder, on a short sequence of its own.
+/// Rows at which steps of several sequences are timed.
+const SHARED: [usize; 4] = [24, 32, 48, 64];
+/// Sequences that share a proposal when it is timed.
+const MATES: [usize; 2] = [2, 4];
+
+/// Rows beyond a block of `width` at which the steps of `sequences` sequences are timed.
+pub(crate) fn shared(width: usize, sequences: usize) -> impl Iterator<Item = usize> {
+    SHARED.into_iter().filter(move |rows| (width + 1..=width * sequences).contains(rows))
+}
+
+/// Times the passes of a decoder, on short sequences of its own.
 pub struct Stopwatch<'a> {
     decoder: &'a Decoder,
     scratch: Scratch,
-    cache: SeqCache,
-    /// Of the proposers that cost something.
-    states: Vec<Option<ProposerState>>,
-    /// Of the sequence and of the staged token.
+    /// Of every sequence.
+    caches: Vec<SeqCache>,
+    /// Of the proposers that cost something, of every sequence.
+    states: Vec<Vec<ProposerState>>,
+    /// Of a sequence and of its staged token.
     ids: Vec<u32>,
-    drafted: Vec<u32>,
-    confidence: Vec<f32>,
+    drafted: Vec<Vec<u32>>,
+    confidence: Vec<Vec<f32>>,
 }
 
 impl<'a> Stopwatch<'a> {
     /// Computes the sequence that passes follow.
     pub fn new(decoder: &'a Decoder) -> Self {
-        let (spec, width) = (decoder.target().spec(), decoder.options().max_width());
-        let context = spec.context.saturating_sub(width).clamp(1, CONTEXT);
-        let mut watch = Self {
-            decoder,
-            scratch: Scratch::new(decoder),
-            drafted: Vec::new(),
-            confidence: Vec::new(),
-            cache: decoder.target().new_cache(),
-            states: Vec::new(),
-            ids: ids(context + 1, spec.vocab),
-        };
-        watch.forward(context, context);
-        let (proposers, tapped) = (decoder.proposers().iter(), watch.scratch.taps.as_ref().map(Taps::rows));
-        let state = proposers.map(|proposer| {
-            proposer.costly().then(|| {
+        Self::of_batch(decoder, 1)
+    }
+
+    /// Computes as many of them as share a step at most.
+    pub fn of_batch(decoder: &'a Decoder, sequences: usize) -> Self {
+        let (target, width) = (decoder.target(), decoder.options().max_width());
+        let context = target.spec().context.saturating_sub(width).clamp(1, CONTEXT);
+        let mut scratch = Scratch::new(decoder);
+        let (mut cache, prompt) = (target.new_cache(), ids(context, target.spec().vocab));
+        scratch.batch.push(&prompt, 0, Shape::Chain);
+        cache.begin_prefill(context);
+        target.forward(&mut scratch.workspace, &scratch.batch, &mut [&mut cache], scratch.taps.as_mut());
+        cache.accept_chain(context);
+        let tapped = scratch.taps.as_ref().map(Taps::rows);
+        let states = decoder.proposers().iter().map(|proposer| {
+            let new = |_| {
                 let mut state = proposer.new_state();
                 proposer.observe(&mut state, tapped, 0..context, 0);
                 state
-            })
+            };
+            (0..sequences).filter(|_| proposer.costly()).map(new).collect()
         });
-        watch.states = state.collect();
-        watch
+        let states = states.collect();
+        Self {
+            decoder,
+            scratch,
+            caches: (0..sequences).map(|_| cache.snapshot()).collect(),
+            states,
+            ids: ids(context + 1, target.spec().vocab),
+            drafted: vec![Vec::new(); sequences],
+            confidence: vec![Vec::new(); sequences],
+        }
     }
 
     /// Positions before the rows of a pass.
     pub fn context(&self) -> usize {
-        self.cache.len()
+        self.caches[0].len()
     }
 
-    /// For each of `widths` that the decoder takes, and for its widest: the verification, and every proposal that
-    /// costs something.
+    /// Rows of a sequence at most.
+    fn width(&self) -> usize {
+        let room = self.decoder.target().spec().context.saturating_sub(self.context());
+        self.decoder.options().max_width().min(room).max(1)
+    }
+
+    /// For each of `widths` that the decoder takes, for its widest, and for what its sequences have together: the
+    /// verification, and every proposal that costs something.
     pub fn passes(&self, widths: &[usize]) -> Vec<Pass> {
-        let context = self.decoder.target().spec().context;
-        let most = self.decoder.options().max_width().min(context.saturating_sub(self.context())).max(1);
-        let mut widths: Vec<usize> = widths.iter().copied().filter(|&width| width < most).collect();
-        widths.push(most);
-        let mut passes: Vec<Pass> = widths.iter().map(|&width| Pass::Verify(width)).collect();
-        for (proposer, state) in self.states.iter().enumerate() {
-            let widths = widths.iter().filter(|&&width| width > 1 && state.is_some());
-            passes.extend(widths.map(|&width| Pass::Propose { proposer, width }));
+        let (most, sequences) = (self.width(), self.caches.len());
+        let alone = || widths.iter().copied().filter(|&width| width < most).chain([most]);
+        let mut passes: Vec<Pass> = alone().chain(shared(most, sequences)).map(Pass::Verify).collect();
+        let mates = || MATES.into_iter().filter(|&mates| mates <= sequences).map(|mates| mates * most);
+        for (proposer, states) in self.states.iter().enumerate() {
+            let widths = alone().chain(mates()).filter(|&width| width > 1 && !states.is_empty());
+            passes.extend(widths.map(|width| Pass::Propose { proposer, width }));
         }
         passes
     }
@@ -130,11 +157,11 @@ impl<'a> Stopwatch<'a> {
     pub fn run(&mut self, pass: Pass) -> Result<(), EngineError> {
         match pass {
             Pass::Forward(rows) => {
-                self.forward(rows, 0);
+                self.forward(rows);
                 Ok(())
             }
             Pass::Verify(rows) => {
-                self.forward(rows, 0);
+                self.forward(rows);
                 self.scratch.listed.clear();
                 self.scratch.listed.extend(0..rows);
                 self.scratch.choose(self.decoder)
@@ -143,26 +170,33 @@ impl<'a> Stopwatch<'a> {
         }
     }
 
-    /// The target over `rows` rows behind the cache, of which it then accepts `accept`.
-    fn forward(&mut self, rows: usize, accept: usize) {
-        let Self { decoder, scratch, cache, .. } = self;
-        scratch.batch.clear();
-        scratch.batch.push(&ids(rows, decoder.target().spec().vocab), cache.len(), Shape::Chain);
-        cache.begin_verify(rows);
-        let Scratch { workspace, batch, taps, .. } = scratch;
-        decoder.target().forward(workspace, batch, &mut [cache], taps.as_mut());
-        cache.accept_chain(accept);
+    /// The target over `rows` rows behind the caches, of which these accept none.
+    fn forward(&mut self, rows: usize) {
+        let most = self.width();
+        let Self { decoder, scratch: Scratch { workspace, batch, taps, .. }, caches, .. } = self;
+        let ids = ids(rows, decoder.target().spec().vocab);
+        batch.clear();
+        let mut caches: Vec<&mut SeqCache> = caches.iter_mut().take(rows.div_ceil(most)).collect();
+        for (ids, cache) in ids.chunks(most).zip(&mut caches) {
+            batch.push(ids, cache.len(), Shape::Chain);
+            cache.begin_verify(ids.len());
+        }
+        decoder.target().forward(workspace, batch, &mut caches, taps.as_mut());
+        caches.into_iter().for_each(|cache| cache.accept_chain(0));
     }
 
     fn propose(&mut self, index: usize, width: usize) -> Result<(), EngineError> {
-        let proposer = &self.decoder.proposers()[index];
-        let state = self.states[index].as_mut().expect("a proposer that costs something");
-        self.drafted.clear();
-        self.confidence.clear();
-        let (ids, drafted, confidence) = (&self.ids[..], &mut self.drafted, &mut self.confidence);
+        let (proposer, most) = (&self.decoder.proposers()[index], self.width());
+        let Self { states, ids, drafted, confidence, .. } = self;
+        let said = drafted.iter_mut().zip(confidence);
+        let requests = states[index].iter_mut().zip(said).take(width.div_ceil(most));
+        let requests = requests.map(|(state, (drafted, confidence))| {
+            drafted.clear();
+            confidence.clear();
+            ProposeRequest { state, ids, rule: None, width: width.min(most), ranks: 1, drafted, confidence }
+        });
         let failed = |source| EngineError::Proposer { name: proposer.name(), source };
-        let request = ProposeRequest { state, ids, rule: None, width, ranks: 1, drafted, confidence };
-        proposer.propose(&mut [request]).map_err(failed)
+        proposer.propose(&mut requests.collect::<Vec<_>>()).map_err(failed)
     }
 }
 

@@ -194,7 +194,7 @@ fn prefill_seconds(target: &dyn Target) -> Outcome<f64> {
 
 /// Plain decoding of 256 ids, then every held-out prompt plainly and with the draft in turn.
 fn decoding(mut decoder: Decoder) -> Outcome<()> {
-    let costs = StepCosts::measure(&decoder, &mut || {}).map_err(failure)?;
+    let costs = StepCosts::measure(&decoder, 1, &mut || {}).map_err(failure)?;
     let milliseconds = |points: &[(usize, f64)]| {
         points
             .iter()

@@ -11,22 +11,23 @@ use crate::runtime::PairInfo;
 
 const FILE: &str = "step-costs.json";
 
-/// The costs of `decoder`, measured when this machine has not seen the pair with this build: a fraction of a
-/// second for a small one, some seconds for a large one.
+/// The costs of `decoder` with up to `sequences` sequences in a step, measured when this machine has not seen the pair
+/// with this build: a fraction of a second for a small one, some seconds for a large one.
 ///
 /// They decide about time, never about text, so a cache that cannot be read or written is no failure.
 pub fn known_or_measured(
     decoder: &Decoder,
     info: &PairInfo,
     options: &Options,
+    sequences: usize,
     progress: Progress,
 ) -> Outcome<StepCosts> {
     let known = remembered::recall(options, FILE, &key(decoder, info), &state(info));
-    if let Some(costs) = known.filter(|costs: &StepCosts| costs.fit(decoder)) {
+    if let Some(costs) = known.filter(|costs: &StepCosts| costs.fit(decoder, sequences)) {
         return Ok(costs);
     }
     let mut step = progress.when_long("Measuring how long this pair's steps take, once");
-    let costs = StepCosts::measure(decoder, &mut step).map_err(unmeasurable)?;
+    let costs = StepCosts::measure(decoder, sequences, &mut step).map_err(unmeasurable)?;
     keep(decoder, info, options, &costs);
     Ok(costs)
 }

@@ -177,7 +177,7 @@ impl Runtime {
         let Loaded { mut decoder, info, text, stop_ids, .. } = Loaded::open(choice, options, env, progress)?;
         let by_costs = matches!(decoder.options().mode, EngineMode::Adaptive | EngineMode::Tree);
         if by_costs && !decoder.proposers().is_empty() {
-            let costs = costs::known_or_measured(&decoder, &info, options, progress)?;
+            let costs = costs::known_or_measured(&decoder, &info, options, engine.max_batch, progress)?;
             decoder.set_costs(costs);
         }
         let experience = experience::Kept::of(&decoder, &info, options);

@@ -217,7 +217,7 @@ impl Adaptive {
     /// The best-first tree of what was drafted, cut where it is worth most. A chain is the tree without
     /// alternatives.
     fn best_tree(&mut self, plan: &Plan, proposer: usize, confidence: &[f32], nodes: &mut Vec<Node>) {
-        let most = if plan.ranks > 1 { self.limit } else { plan.width };
+        let most = if plan.ranks > 1 { self.limit } else { plan.width.min(self.limit) };
         let calibration = &self.tracks[proposer].calibration;
         let affordable = self.affordable(proposer, plan.width, most, calibration.at(0, confidence[0]));
         // A probe believes the draft, or what was learned of it would never be tried again.

@@ -1,7 +1,8 @@
+use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::Company;
 use super::live::LiveCosts;
+use super::{Company, Plan};
 use crate::{Node, StepCosts};
 
 /// Steps that the pace and the company of drafts remember.
@@ -47,6 +48,29 @@ impl Allotment {
     /// Among how many of `sequences` a draft's pass is divided.
     pub fn drafting(&self, sequences: usize) -> usize {
         1 + (self.drafting * sequences.saturating_sub(1) as f64).round() as usize
+    }
+
+    /// Widens plans so that sequences share a pass of their proposer, where that takes less time than passes of their
+    /// own.
+    pub fn join(&self, plans: &mut [Plan]) {
+        let mut order: Vec<usize> = (0..plans.len()).collect();
+        order.retain(|&index| plans[index].proposer.is_some_and(|proposer| self.costs.is_costly(proposer)));
+        order.sort_by_key(|&index| (plans[index].proposer, plans[index].ranks, Reverse(plans[index].width)));
+        let (mut wide, mut mates, mut joined) = (Plan::PLAIN, 0, Vec::new());
+        for same in order.chunk_by(|&a, &b| plans[a] == plans[b]) {
+            let (plan, more) = (plans[same[0]], same.len());
+            let proposer = plan.proposer.expect("one that drafts");
+            let pass = |rows: usize| self.costs.propose_among(proposer, rows, 1);
+            let apart = pass(mates * wide.width) + pass(more * plan.width);
+            let alike = (wide.proposer, wide.ranks) == (plan.proposer, plan.ranks);
+            if alike && pass((mates + more) * wide.width) <= apart {
+                joined.extend(same.iter().map(|&index| (index, wide.width)));
+                mates += more;
+            } else {
+                (wide, mates) = (plan, more);
+            }
+        }
+        joined.into_iter().for_each(|(index, width)| plans[index].width = width);
     }
 
     /// A step begins.
@@ -148,6 +172,27 @@ mod tests {
     #[test]
     fn a_block_of_its_own_is_as_its_policy_wants_it() {
         assert_eq!(kept(vec![(1, 1.0), (64, 64.0)], &[&[0.1, 0.01], &[]]), [2, 0]);
+    }
+
+    #[test]
+    fn plans_join_where_one_pass_is_cheaper_than_two() {
+        let widths = |points: Vec<(usize, f64)>, widths: &[usize]| -> Vec<usize> {
+            let propose = vec![Some(Curve::new(points))];
+            let costs = StepCosts { verify: Curve::new(vec![(1, 1.0)]), propose };
+            let mut plans: Vec<Plan> = widths.iter().map(|&width| Plan::chain(0, width)).collect();
+            plans.push(Plan::PLAIN);
+            Allotment::new(Arc::new(costs)).join(&mut plans);
+            assert_eq!(plans.pop(), Some(Plan::PLAIN));
+            plans.iter().map(|plan| plan.width).collect()
+        };
+        let (flat, steep) = (vec![(1, 1.0), (64, 1.5)], vec![(1, 0.1), (64, 6.4)]);
+        assert_eq!(widths(flat, &[2, 16, 4, 8]), [16; 4]);
+        assert_eq!(widths(steep.clone(), &[2, 16, 4, 16]), [2, 16, 4, 16]);
+        assert_eq!(widths(steep, &[7]), [7]);
+        assert_eq!(
+            widths(vec![(2, 0.36), (4, 0.4), (8, 0.55), (16, 0.95), (32, 1.8)], &[8, 6, 2]),
+            [8, 8, 2]
+        );
     }
 
     #[test]

@@ -98,6 +98,11 @@ impl LiveCosts {
         self.plain() + (whole - self.step(before)).max(0.0) * added.min(1.0)
     }
 
+    /// Whether a proposal takes a time worth knowing.
+    pub fn is_costly(&self, proposer: usize) -> bool {
+        self.table.propose[proposer].is_some()
+    }
+
     /// Seconds of a proposal for so many rows, in the company of late.
     pub fn propose(&self, proposer: usize, rows: usize) -> f64 {
         self.propose_among(proposer, rows, self.company.drafting)

@@ -3,6 +3,8 @@
 mod acceptance;
 mod adaptive;
 mod allotment;
+#[cfg(test)]
+mod batch_tests;
 mod company;
 mod experience;
 mod fixed;

@@ -9,8 +9,8 @@ use super::*;
 use crate::{Curve, ProposeRequest, Proposer, ProposerState, StepCosts};
 
 /// Stands for a proposer whose ids nobody looks at.
-struct Named {
-    confident: bool,
+pub(super) struct Named {
+    pub confident: bool,
 }
 
 impl Proposer for Named {
@@ -37,35 +37,35 @@ impl Proposer for Named {
     }
 }
 
-const BLOCK: usize = 16;
-const OFFER: Offer = Offer { ids: BLOCK - 1, class: 0 };
+pub(super) const BLOCK: usize = 16;
+pub(super) const OFFER: Offer = Offer { ids: BLOCK - 1, class: 0 };
 
-type Rows = &'static [(usize, f64)];
+pub(super) type Rows = &'static [(usize, f64)];
 
 /// Seconds of verification by rows, and of a proposal: in plain steps.
 #[derive(Debug, Clone, Copy)]
-struct Table {
-    verify: Rows,
-    propose: Rows,
+pub(super) struct Table {
+    pub verify: Rows,
+    pub propose: Rows,
 }
 
 /// A CPU whose cores do not share a cache, one whose cores do (both measured with the default pair), a device at
 /// which rows are nearly free, and one at which each costs a step.
-const FAR: Table = Table {
+pub(super) const FAR: Table = Table {
     verify: &[(1, 1.0), (2, 1.21), (4, 1.66), (8, 2.71), (16, 4.86)],
     propose: &[(2, 0.40), (4, 0.47), (8, 0.71), (16, 1.44)],
 };
-const NEAR: Table = Table {
+pub(super) const NEAR: Table = Table {
     verify: &[(1, 1.0), (2, 1.04), (4, 1.2), (8, 1.88), (16, 3.47)],
     propose: &[(2, 0.36), (4, 0.40), (8, 0.55), (16, 0.95)],
 };
-const FLAT: Table = Table { verify: &[(1, 1.0), (16, 1.1)], propose: &[(2, 0.15), (16, 0.15)] };
-const STEEP: Table = Table { verify: &[(1, 1.0), (16, 15.0)], propose: &[(2, 1.0), (16, 1.5)] };
-const FREE: Table = Table { verify: NEAR.verify, propose: &[(2, 1e-6), (16, 1e-6)] };
+pub(super) const FLAT: Table = Table { verify: &[(1, 1.0), (16, 1.1)], propose: &[(2, 0.15), (16, 0.15)] };
+pub(super) const STEEP: Table = Table { verify: &[(1, 1.0), (16, 15.0)], propose: &[(2, 1.0), (16, 1.5)] };
+pub(super) const FREE: Table = Table { verify: NEAR.verify, propose: &[(2, 1e-6), (16, 1e-6)] };
 const TABLES: [Table; 5] = [FAR, NEAR, FLAT, STEEP, FREE];
 
 impl Table {
-    fn costs(&self) -> StepCosts {
+    pub fn costs(&self) -> StepCosts {
         let curve = |rows: Rows| Curve::new(rows.to_vec());
         StepCosts { verify: curve(self.verify), propose: vec![Some(curve(self.propose))] }
     }
@@ -73,25 +73,25 @@ impl Table {
 
 /// What a draft says after `done` ids: how many ids are right, and how sure it is of the one at a position.
 #[derive(Clone, Copy)]
-struct Draft {
-    name: &'static str,
-    right: fn(usize) -> usize,
-    sure: fn(usize, usize) -> f32,
+pub(super) struct Draft {
+    pub name: &'static str,
+    pub right: fn(usize) -> usize,
+    pub sure: fn(usize, usize) -> f32,
 }
 
 /// A number below 1 that looks random.
-fn lot(done: usize, salt: usize) -> f64 {
+pub(super) fn lot(done: usize, salt: usize) -> f64 {
     let mixed = (done * 0x9e37_79b9 + salt * 0x85eb_ca6b) as u64;
     let mixed = (mixed ^ (mixed >> 15)).wrapping_mul(0x2545_f491_4f6c_dd1d);
     (mixed >> 40) as f64 / (1_u64 << 24) as f64
 }
 
 /// Right with a probability per position.
-fn right_with(probability: f64, done: usize) -> usize {
+pub(super) fn right_with(probability: f64, done: usize) -> usize {
     (0..BLOCK).take_while(|&position| lot(done, position) < probability).count()
 }
 
-const DRAFTS: [Draft; 11] = [
+pub(super) const DRAFTS: [Draft; 11] = [
     Draft { name: "sure and wrong", right: |_| 0, sure: |_, _| 0.99 },
     Draft { name: "wrong and knows it", right: |_| 0, sure: |_, _| 0.02 },
     Draft { name: "always right", right: |_| BLOCK, sure: |_, _| 0.99 },
@@ -216,7 +216,7 @@ fn known(table: Table, draft: Draft, confident: bool, ids: usize) -> Run {
     run(policy(table, confident), table, draft, confident, ids)
 }
 
-fn draft(name: &str) -> Draft {
+pub(super) fn draft(name: &str) -> Draft {
     *DRAFTS.iter().find(|draft| draft.name == name).expect("a draft of that name")
 }
 

@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod cases;
+pub mod faulty;
 pub mod hashed;
+pub mod lots;
 pub mod model;
 pub mod naive;
 pub mod sampled;

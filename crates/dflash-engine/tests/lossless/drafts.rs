@@ -77,7 +77,7 @@ fn a_real_draft_changes_nothing_in_any_mode_at_any_cap() {
             let tiny = TinyDraft { taps: vec![target.spec().layers - 1], ..TinyDraft::default() };
             let draft = draft_for(target.as_ref(), &tiny, CUT);
             let mut decoder = with_copy(target, draft, mode, cap);
-            decoder.set_costs(StepCosts::measure(&decoder, &mut || {}).unwrap());
+            decoder.set_costs(StepCosts::measure(&decoder, 1, &mut || {}).unwrap());
             let got = speculative(&decoder, &truth.prompt, 60);
             assert_eq!(got.ids, truth.ids, "{}: {mode:?}, cap {cap}", case.name);
             let widest = got.stats.cycles_by_width.keys().max();

@@ -32,7 +32,7 @@ impl Bench {
     /// one is asked for.
     pub fn open(request: &ComparisonRequest, env: &Environment, progress: Progress) -> Outcome<Self> {
         let mut pair = Loaded::open(&request.pair, &request.options, env, progress)?;
-        let mut costs = costs::known_or_measured(&pair.decoder, &pair.info, &request.options, progress)?;
+        let mut costs = costs::known_or_measured(&pair.decoder, &pair.info, &request.options, 1, progress)?;
         let truth = request.oracle.map(|_| Truth::default());
         if let (Some(rate), Some(truth)) = (request.oracle, &truth) {
             // The draft model's, which stands last.

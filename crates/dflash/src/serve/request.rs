@@ -9,8 +9,7 @@ use dflash_server::ServerSettings;
 use serde_json::{Map, Value};
 
 use super::args::{AddressArgs, DefaultArgs, LoadArgs};
-use super::watch::Watch;
-use super::{ServeArgs, idle};
+use super::{LogChoice, ServeArgs, idle};
 use crate::env::Environment;
 use crate::options::Options;
 use crate::pair::PairChoice;
@@ -42,8 +41,8 @@ pub struct ServeRequest {
     pub names: Vec<String>,
     /// Chat template instead of the model's own.
     pub template: Option<String>,
-    /// What it tells of its work.
-    pub watch: Watch,
+    /// What is written on stderr while it runs.
+    pub logs: LogChoice,
     /// What to say before anything is loaded.
     pub remarks: Vec<String>,
 }
@@ -64,7 +63,7 @@ impl ServeRequest {
             engine: engine(&args.load, env)?,
             names: names(&args.address)?,
             template: template(&args.defaults, env)?,
-            watch: Watch::read(&args.logs, env)?,
+            logs: LogChoice::read(&args.logs, env)?,
             settings,
             remarks,
         })
@@ -267,7 +266,7 @@ fn exposed(settings: &ServerSettings) -> Option<String> {
     }
 }
 
-fn setting<T>(
+pub(super) fn setting<T>(
     flag: &'static str,
     var: &'static str,
     typed: &Option<String>,
