@@ -48,6 +48,8 @@ fn main() {
         Some(&reasoning),
         &thought,
     );
+    let call = "Let me look at the file first.\n<tool_call>\n{\"name\": \"tool_7\", \"arguments\": {\"path\": \"/src/main.rs\", \"text\": \"fn main() {}\\n\", \"limit\": 20}}\n</tool_call>";
+    walk(&grammars, &tokenizer, "text and 20 tools", &tools(20), None, call);
 }
 
 /// A choice among tools.
