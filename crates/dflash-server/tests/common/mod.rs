@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
-use axum::http::{Request, StatusCode};
+use axum::http::{HeaderMap, Request, StatusCode};
+use axum::response::Response;
 use dflash_cpu::{CpuBackend, Isa};
-use dflash_engine::{Decoder, DecoderOptions, EngineHandle, EngineOptions, Sampling, VerifyMode};
+use dflash_engine::proposer::ContextCopy;
+use dflash_engine::{Decoder, DecoderOptions, EngineHandle, EngineOptions, Proposer, Sampling, VerifyMode};
 use dflash_grammar::Grammars;
 use dflash_models::load_target;
 use dflash_server::{App, ModelFacts, ServedModel, ServerSettings, router};
@@ -48,65 +50,99 @@ fn spelling(byte: u8) -> char {
 
 /// A server with settings of the test's.
 pub struct Server {
-    app: App,
+    pub app: App,
     _folder: tempfile::TempDir,
+}
+
+/// What a test may ask of a server.
+pub struct Setup {
+    pub settings: ServerSettings,
+    pub engine: EngineOptions,
+    /// Whether it drafts, by copying.
+    pub drafts: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let engine = EngineOptions { max_batch: 4, waiting: 8, step_rows: None };
+        Self { settings: ServerSettings::default(), engine, drafts: false }
+    }
 }
 
 impl Server {
     /// Greedy, as a server is by default.
     pub fn new() -> Self {
-        Self::with(ServerSettings::default())
+        Setup::default().open()
     }
 
     /// With other settings; the biases are ours.
     pub fn with(settings: ServerSettings) -> Self {
+        Setup { settings, ..Setup::default() }.open()
+    }
+}
+
+impl Setup {
+    /// Loads the tiny model and starts its engine.
+    pub fn open(self) -> Server {
         let folder = tempfile::tempdir().unwrap();
         let tokenizer = tokenizer();
         let sizes = TinyLlama { vocab: tokenizer.vocab_len(), context: CONTEXT, ..TinyLlama::default() };
         sizes.write(folder.path());
         let backend = Arc::new(CpuBackend::new(1, Isa::detect()));
         let target = load_target(folder.path(), backend, &mut |_, _| {}).unwrap().target;
-        let options =
-            DecoderOptions { prefill_chunk: 512, block: 16, verify_cap: 0, mode: VerifyMode::Adaptive };
-        let decoder = Decoder::new(target, Vec::new(), options);
-        let engine =
-            EngineHandle::start(decoder, EngineOptions { max_batch: 4, waiting: 8, step_rows: None });
+        let mode = if self.drafts { VerifyMode::Fixed } else { VerifyMode::Adaptive };
+        let copy = || Box::new(ContextCopy::new(16)) as Box<dyn Proposer>;
+        let options = DecoderOptions { prefill_chunk: 512, block: 16, verify_cap: 0, mode };
+        let decoder = Decoder::new(target, self.drafts.then(copy).into_iter().collect(), options);
         let template = ChatTemplate::new(TEMPLATE, tokenizer.special_tokens()).unwrap();
         let model = ServedModel {
             id: "tiny".into(),
             aliases: vec!["claude-tiny".into()],
             created: 1_700_000_000,
-            engine,
+            engine: EngineHandle::start(decoder, self.engine),
             grammars: Grammars::new(&tokenizer, &[END]),
             format: ChatFormat::new(&tokenizer, Some(template), None),
             stop_ids: vec![END],
             facts: ModelFacts {
                 target: "tiny".into(),
-                draft: "none".into(),
+                draft: if self.drafts { "ngram" } else { "none" }.into(),
+                other_names: vec!["org/tiny".into()],
+                drafting_off: (!self.drafts).then(|| "--draft none".into()),
                 context: CONTEXT,
                 vocab: tokenizer.vocab_len(),
                 backend: "cpu".into(),
-                max_batch: 4,
+                max_batch: self.engine.max_batch,
                 ..ModelFacts::default()
             },
             tokenizer,
         };
-        let sampling = Sampling { logit_bias: printable_only(), ..settings.sampling.clone() };
-        let mut settings = ServerSettings { sampling, ..settings };
+        let sampling = Sampling { logit_bias: printable_only(), ..self.settings.sampling.clone() };
+        let mut settings = ServerSettings { sampling, ..self.settings };
         settings.template_kwargs.entry("enable_thinking").or_insert(json!(false));
-        Self { app: App::new(model, settings), _folder: folder }
+        Server { app: App::new(model, settings), _folder: folder }
+    }
+}
+
+impl Server {
+    /// One request with these headers alone.
+    pub async fn respond(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Body>,
+    ) -> Response {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        router(self.app.clone()).oneshot(request.body(body.into()).unwrap()).await.unwrap()
     }
 
     /// One request; `body` is JSON or not.
     pub async fn send(&self, method: &str, path: &str, body: impl Into<Body>) -> Answer {
-        let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
-        let request = request.header("host", "127.0.0.1").body(body.into()).unwrap();
-        let response = router(self.app.clone()).oneshot(request).await.unwrap();
-        let status = response.status();
-        let content_type = response.headers().get("content-type");
-        let content_type = content_type.map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
-        let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
-        Answer { status, content_type, text: String::from_utf8(bytes.into()).unwrap() }
+        let headers = [("content-type", "application/json"), ("host", "127.0.0.1")];
+        Answer::of(self.respond(method, path, &headers, body).await).await
     }
 
     /// A POST of JSON.
@@ -124,11 +160,37 @@ fn printable_only() -> BTreeMap<u32, f64> {
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
+    pub headers: HeaderMap,
     pub content_type: String,
     pub text: String,
 }
 
 impl Answer {
+    /// A response as a whole.
+    pub async fn of(response: Response) -> Self {
+        let (head, body) = response.into_parts();
+        let content_type = head.headers.get("content-type");
+        let content_type = content_type.map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
+        let bytes = to_bytes(body, usize::MAX).await.unwrap();
+        let text = String::from_utf8(bytes.into()).unwrap();
+        Self { status: head.status, headers: head.headers, content_type, text }
+    }
+
+    /// Status and error of a refused request.
+    pub fn error(&self) -> (u16, Value) {
+        (self.status.as_u16(), self.json()["error"].take())
+    }
+
+    /// The chunks of a stream without names, which ends with `[DONE]`.
+    pub fn chunks(&self) -> Vec<Value> {
+        assert_eq!(self.content_type, "text/event-stream", "{}", self.text);
+        let data =
+            |event: &str| event.lines().find_map(|line| line.strip_prefix("data: ")).map(str::to_owned);
+        let mut data: Vec<String> = self.text.split("\n\n").filter_map(data).collect();
+        assert_eq!(data.pop().as_deref(), Some("[DONE]"), "{}", self.text);
+        data.iter().map(|text| serde_json::from_str(text).unwrap()).collect()
+    }
+
     /// The body of an answer that is not streamed.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))

@@ -22,6 +22,7 @@ use crate::options::VerifyMode;
 use crate::progress::Progress;
 use crate::report::{Failure, Outcome, say};
 use crate::runtime::{DraftInfo, PairInfo, Runtime, RuntimeParts};
+use crate::text::TextParts;
 
 pub use args::{AddressArgs, DefaultArgs, IdleArgs, LoadArgs, LogArgs, ServeArgs};
 pub use logs::LogChoice;
@@ -64,8 +65,12 @@ fn number(signal: Signal) -> i32 {
 
 fn served(runtime: Runtime, request: &ServeRequest) -> Outcome<(ServedModel, experience::Kept)> {
     let RuntimeParts { engine, text, stop_ids, info, experience } = runtime.into_parts();
-    let (tokenizer, own) = text.into_parts();
-    let template = chosen_template(&tokenizer, request)?.or(own);
+    let TextParts { tokenizer, template, tool_use } = text.into_parts();
+    let chosen = chosen_template(&tokenizer, request)?;
+    // A template that was chosen is for conversations with tools too.
+    let tool_use = tool_use.filter(|_| chosen.is_none());
+    let format = ChatFormat::new(&tokenizer, chosen.or(template), None);
+    let format = tool_use.into_iter().fold(format, ChatFormat::with_tool_use);
     let ServedNames { id, aliases, others } =
         ServedNames::of(&request.names, &request.pair.model, &info.called);
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
@@ -75,7 +80,7 @@ fn served(runtime: Runtime, request: &ServeRequest) -> Outcome<(ServedModel, exp
         created,
         engine,
         grammars: Grammars::new(&tokenizer, &stop_ids),
-        format: ChatFormat::new(&tokenizer, template, None),
+        format,
         facts: ModelFacts {
             vocab: info.target.vocab.min(tokenizer.vocab_len()),
             other_names: others,

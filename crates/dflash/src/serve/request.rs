@@ -74,7 +74,7 @@ fn settings(args: &ServeArgs, env: &Environment) -> Outcome<ServerSettings> {
     let (defaults, load) = (&args.defaults, &args.load);
     let standard = ServerSettings::default();
     let count = |flag, var, typed: &Option<String>, default, min| {
-        Ok::<_, Failure>(setting(flag, var, typed, env, default, whole_number(min))?)
+        setting(flag, var, typed, env, default, whole_number(min))
     };
     let plain_beyond = count("--dflash-max-ctx", "DFLASH_MAX_CTX", &defaults.dflash_max_ctx, 0, 0)?;
     let timeout =
