@@ -51,7 +51,8 @@ impl Client {
 struct Worker<'a> {
     decoder: &'a Decoder,
     gauges: &'a Gauges,
-    options: EngineOptions,
+    max_batch: usize,
+    step_rows: usize,
     scratch: Scratch,
     queue: VecDeque<Job>,
     seqs: Vec<Sequence>,
@@ -61,10 +62,12 @@ struct Worker<'a> {
 
 /// Works until the last handle is gone and nothing is left to do.
 pub(crate) fn work(decoder: &Decoder, inbox: &Receiver<Job>, gauges: &Gauges, options: EngineOptions) {
+    let _alive = Alive(gauges);
     let mut worker = Worker {
         decoder,
         gauges,
-        options,
+        max_batch: options.max_batch,
+        step_rows: options.step_rows.unwrap_or_else(|| decoder.step_rows()).max(1),
         scratch: Scratch::new(decoder),
         queue: VecDeque::new(),
         seqs: Vec::with_capacity(options.max_batch),
@@ -75,7 +78,15 @@ pub(crate) fn work(decoder: &Decoder, inbox: &Receiver<Job>, gauges: &Gauges, op
         worker.admit();
         worker.step();
     }
-    gauges.alive.store(false, SeqCst);
+}
+
+/// The worker runs as long as this lives.
+struct Alive<'a>(&'a Gauges);
+
+impl Drop for Alive<'_> {
+    fn drop(&mut self) {
+        self.0.alive.store(false, SeqCst);
+    }
 }
 
 impl Worker<'_> {
@@ -103,7 +114,7 @@ impl Worker<'_> {
 
     /// Lets requests in as long as there is room.
     fn admit(&mut self) {
-        while self.seqs.len() < self.options.max_batch
+        while self.seqs.len() < self.max_batch
             && let Some(Job { place, queued, task }) = self.queue.pop_front()
         {
             if !place.admit() {
@@ -148,8 +159,7 @@ impl Worker<'_> {
         }
         self.gauges.begin_step();
         let Self { decoder, scratch, seqs, clients, .. } = self;
-        let rows = self.options.step_rows.unwrap_or_else(|| decoder.step_rows());
-        step(decoder, scratch, seqs, rows.max(1), &mut |index, event| clients[index].tell(event));
+        step(decoder, scratch, seqs, self.step_rows, &mut |index, event| clients[index].tell(event));
         self.gauges.end_step();
         self.retire();
     }
