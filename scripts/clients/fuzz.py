@@ -116,7 +116,7 @@ ODD = [
     "\ud83d\ude00", "é" * 300, "<|im_end|>", "{{ 7*7 }}", "{% raise %}", [], {}, [[]], [{}], [None], {"": None},
     {"type": "text"}, {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}, {"$ref": "#"}, "auto", "a" * 5000,
 ]
-LIMITS = {"max_tokens", "max_completion_tokens", "max_output_tokens"}
+LIMITS = {"max_tokens": 4, "max_completion_tokens": 4, "max_output_tokens": 4, "n": 2}
 
 
 def places(value, path=()):
@@ -129,7 +129,7 @@ def places(value, path=()):
 
 def mutate_value(rng, body):
     """Damages a body as a value."""
-    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+    for _ in range(rng.choice((1, 1, 2, 4, 6))):
         every = list(places(body))
         if not every:
             return body
@@ -149,18 +149,18 @@ def mutate_value(rng, body):
                 except (KeyError, IndexError, TypeError):
                     pass
             case 2 if isinstance(parent, dict):
-                parent[rng.choice(("type", "content", "role", "name", "schema", "\u202e", "x" * 300))] = rng.choice(ODD)
+                parent[rng.choice(("type", "content", "role", "name", "schema", "\u202e", "x" * 300))] = copy.deepcopy(rng.choice(ODD))
             case _:
                 parent[key] = copy.deepcopy(rng.choice(ODD))
     return bounded(body)
 
 
 def bounded(body):
-    """Answers stay short: a valid limit may not become large, nor the number of answers."""
+    """Answers stay few and short, so that most of the time goes into reading bodies."""
     if isinstance(body, dict):
-        for key in LIMITS & body.keys():
-            if isinstance(body[key], (int, float)) and 64 < body[key] < 2**63:
-                body[key] = 64
+        for key, most in LIMITS.items():
+            if isinstance(body.get(key), (int, float)) and most < body[key] < 2**63:
+                body[key] = most
     return body
 
 
@@ -190,7 +190,7 @@ def bodies(seed, count):
         route, good = GOOD[number % len(GOOD)]
         body = mutate_value(rng, copy.deepcopy(good))
         data = json.dumps(body, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
-        yield number, route, mutate_bytes(rng, data) if rng.random() < 0.3 else data
+        yield number, route, mutate_bytes(rng, data) if rng.random() < 0.5 else data
 
 
 def send(url, requests):

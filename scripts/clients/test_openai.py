@@ -192,11 +192,12 @@ def test_responses_tools(client, model, weather):
         max_output_tokens=120,
     )
     question = {"role": "user", "content": "What will the weather be in Prague for 3 days?"}
-    whole = client.responses.create(input=[question], tool_choice={"type": "function", "name": "weather"}, **ask)
+    named = {"type": "function", "name": "weather"}
+    whole = client.responses.create(input=[question], tool_choice=named, **ask)
     call = next(item for item in whole.output if item.type == "function_call")
     assert call.name == "weather"
     Trip.model_validate_json(call.arguments)
-    with client.responses.stream(input=[question], tool_choice="required", **ask) as stream:
+    with client.responses.stream(input=[question], tool_choice=named, **ask) as stream:
         streamed = "".join(e.delta for e in stream if e.type == "response.function_call_arguments.delta")
         final = next(i for i in stream.get_final_response().output if i.type == "function_call")
     assert streamed == final.arguments == call.arguments

@@ -1,8 +1,9 @@
 //! Calls of tools, in the forms that models write them in.
 
+use dflash_text::ToolFormat;
+
 use crate::lark::{Lark, Marker, SOME_TEXT, Text, literal};
 use crate::schema::checked;
-use crate::tool_format::ToolFormat;
 use crate::tools::{Tool, unusable};
 use crate::values::{Dialect, Values};
 use crate::{GrammarError, ToolChoice, xml};

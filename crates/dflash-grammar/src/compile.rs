@@ -5,7 +5,7 @@ use llguidance::api::{ParserLimits, TopLevelGrammar};
 use llguidance::{ParserFactory, TokenParser, regex_to_lark};
 use serde_json::json;
 
-use crate::lark::{Lark, Text};
+use crate::lark::{Lark, Text, literal};
 use crate::schema::{MOST_PATTERN, bound, checked};
 use crate::tools::Tool;
 use crate::{Constraint, GrammarError, Reasoning, calls};
@@ -13,6 +13,8 @@ use crate::{Constraint, GrammarError, Reasoning, calls};
 /// Bytes of a grammar's text, and brackets open in it at once.
 const MOST_LARK: usize = 64 * 1024;
 const MOST_OPEN: usize = 64;
+/// Characters of what the library says of a fault.
+const MOST_WORDS: usize = 300;
 /// The library goes down every reference and along every list by recursion.
 const STACK: usize = 64 << 20;
 
@@ -52,6 +54,11 @@ fn answer(lark: &mut Lark<'_>, constraint: &Constraint) -> Result<String, Gramma
         Constraint::ToolCalls { format, tools, choice, parallel } => {
             calls::answer(lark, *format, &Tool::read_all(tools)?, choice, *parallel)
         }
+        Constraint::Choice(texts) => {
+            bound("a choice's size in bytes", texts.iter().map(String::len).sum(), MOST_LARK)?;
+            let texts: Vec<String> = texts.iter().map(|text| literal(text)).collect();
+            Ok(lark.rule(&texts.join(" | ")))
+        }
         Constraint::Regex(pattern) => {
             bound("a regular expression's size in bytes", pattern.len(), MOST_PATTERN)?;
             Ok(lark.terminal(&format!("/{}/", regex_to_lark(pattern, ""))))
@@ -65,7 +72,7 @@ fn answer(lark: &mut Lark<'_>, constraint: &Constraint) -> Result<String, Gramma
 
 /// `answer` after a block of reasoning, which the model may open where the prompt has not.
 fn after_reasoning(lark: &mut Lark<'_>, reasoning: &Reasoning, answer: &str) -> Result<String, TextError> {
-    let (open, close) = (lark.marker(&reasoning.open)?, lark.marker(&reasoning.close)?);
+    let (open, close) = (lark.marker(&reasoning.markers.open)?, lark.marker(&reasoning.markers.close)?);
     let thought = lark.text_until(&Text::any(), &close);
     let gap = lark.terminal("/[ \\n]{1,4}/");
     let answer = lark.rule(answer);
@@ -107,14 +114,23 @@ fn check_lark(text: &str) -> Result<(), GrammarError> {
     Ok(())
 }
 
-/// The library's words, without where in its own code and state it was.
+/// The library's words, without where in its own code, its state and the grammar made here it was.
 fn refused(constraint: &Constraint, words: &str) -> GrammarError {
-    let cut = |words: &str, at: &str| words.split(at).next().unwrap_or_default().trim().to_owned();
-    let reason = cut(&cut(words, "<backtrace>"), "<state>");
+    const OF_SCHEMA: &str = "failed to compile JSON schema: ";
+    let words = words.split_once(OF_SCHEMA).map_or(words, |(_, words)| words);
+    let lines = words.lines().map(str::trim).take_while(|line| !line.starts_with('<') && !is_excerpt(line));
+    let reason: String = lines.collect::<Vec<_>>().join(" ").chars().take(MOST_WORDS).collect();
     match constraint {
         Constraint::JsonObject | Constraint::JsonSchema(_) => GrammarError::Schema { reason },
         Constraint::ToolCalls { .. } => GrammarError::Tools { reason },
+        Constraint::Choice(_) => GrammarError::Grammar { kind: "choice", reason },
         Constraint::Regex(_) => GrammarError::Grammar { kind: "regular expression", reason },
         Constraint::Lark(_) => GrammarError::Grammar { kind: "grammar", reason },
     }
+}
+
+/// Whether the library shows the grammar here: `12 | start: …`.
+fn is_excerpt(line: &str) -> bool {
+    line.split_once(" |")
+        .is_some_and(|(number, _)| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }

@@ -1,6 +1,5 @@
+use dflash_text::{ReasoningMarkers, ToolFormat};
 use serde_json::Value;
-
-use crate::ToolFormat;
 
 /// What an answer must be.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +20,8 @@ pub enum Constraint {
         /// Whether there may be several calls.
         parallel: bool,
     },
+    /// One of these texts.
+    Choice(Vec<String>),
     /// Text that a regular expression matches from its first to its last character.
     Regex(String),
     /// Text of a grammar in the Lark syntax of `llguidance`, without its `%json`.
@@ -41,10 +42,8 @@ pub enum ToolChoice {
 /// Reasoning before the constrained answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reasoning {
-    /// What opens it, such as `<think>`.
-    pub open: String,
-    /// What closes it, such as `</think>`.
-    pub close: String,
+    /// What opens and closes a block of it.
+    pub markers: ReasoningMarkers,
     /// Whether the prompt has opened it already; if not, the model may.
     pub begun: bool,
 }

@@ -41,11 +41,14 @@ const FORMATS: [&str; 10] =
 /// Bytes of a schema's text.
 pub(crate) const MOST_BYTES: usize = 256 * 1024;
 /// Schemas in a schema, itself included.
-const MOST_SCHEMAS: usize = 4_000;
+pub(crate) const MOST_SCHEMAS: usize = 2_000;
 /// Schemas in each other, over the references between them.
 const MOST_DEPTH: usize = 64;
 /// Bytes of a regular expression.
 pub(crate) const MOST_PATTERN: usize = 1_000;
+/// The least common multiple of all numbers that others are to be multiples of, by their digits: a division has as many
+/// states.
+const MOST_MULTIPLE: u64 = 50_000;
 /// Patterns of one object's keys: they are compared in pairs.
 const MOST_KEY_PATTERNS: usize = 8;
 
@@ -59,12 +62,9 @@ const BLANK: &str = r" |\n {0,16}";
 ///
 /// Where it has a keyword that cannot be honoured, or is too large.
 pub(crate) fn checked(schema: &Value) -> Result<Value, GrammarError> {
-    let bytes = schema.to_string().len();
-    bound("a schema's size in bytes", bytes, MOST_BYTES)?;
-    let mut walk = Walk { root: schema, schemas: 0 };
-    walk.schema(schema, "#", 0)?;
-    let mut map = match schema {
-        Value::Object(map) => map.clone(),
+    parts(schema)?;
+    let mut map = match without(schema, &is_inert) {
+        Value::Object(map) => map,
         Value::Bool(true) => Map::new(),
         _ => return Err(no_schema("#", "it allows nothing")),
     };
@@ -73,31 +73,46 @@ pub(crate) fn checked(schema: &Value) -> Result<Value, GrammarError> {
     Ok(Value::Object(map))
 }
 
-/// `schema` without what cannot be honoured: for schemas that are advice.
-pub(crate) fn relaxed(schema: &Value) -> Value {
-    match schema {
-        Value::Object(map) => {
-            let honoured = map.iter().filter(|(keyword, value)| !is_beyond(keyword, value));
-            Value::Object(
-                honoured.map(|(keyword, value)| (keyword.clone(), relaxed_in(keyword, value))).collect(),
-            )
-        }
-        other => other.clone(),
-    }
+/// How many schemas `schema` consists of, if it can be honoured.
+///
+/// # Errors
+///
+/// Those of [`checked`].
+pub(crate) fn parts(schema: &Value) -> Result<usize, GrammarError> {
+    bound("a schema's size in bytes", schema.to_string().len(), MOST_BYTES)?;
+    let mut walk = Walk { root: schema, schemas: 0, multiple: 1 };
+    walk.schema(schema, "#", 0)?;
+    Ok(walk.schemas)
 }
 
-/// The value of `keyword` with the schemas in it relaxed; values that are no schemas stay as they are.
-fn relaxed_in(keyword: &str, value: &Value) -> Value {
-    match value {
-        Value::Object(map) if MAPS.contains(&keyword) => {
-            Value::Object(map.iter().map(|(key, schema)| (key.clone(), relaxed(schema))).collect())
-        }
-        Value::Array(list) if LISTS.contains(&keyword) || keyword == "items" => {
-            Value::Array(list.iter().map(relaxed).collect())
-        }
-        value if SINGLE.contains(&keyword) => relaxed(value),
-        value => value.clone(),
-    }
+/// `schema` without what cannot be honoured: for schemas that are advice.
+pub(crate) fn relaxed(schema: &Value) -> Value {
+    without(schema, &is_beyond)
+}
+
+/// `schema` without the keywords that `is_out`; values that are no schemas stay as they are.
+fn without(schema: &Value, is_out: &dyn Fn(&str, &Value) -> bool) -> Value {
+    let Value::Object(map) = schema else { return schema.clone() };
+    let kept = map.iter().filter(|(keyword, value)| !is_out(keyword, value));
+    let kept = kept.map(|(keyword, value)| {
+        let value = match value {
+            Value::Object(map) if MAPS.contains(&keyword.as_str()) => Value::Object(
+                map.iter().map(|(key, schema)| (key.clone(), without(schema, is_out))).collect(),
+            ),
+            Value::Array(list) if LISTS.contains(&keyword.as_str()) || keyword == "items" => {
+                Value::Array(list.iter().map(|schema| without(schema, is_out)).collect())
+            }
+            value if SINGLE.contains(&keyword.as_str()) => without(value, is_out),
+            value => value.clone(),
+        };
+        (keyword.clone(), value)
+    });
+    Value::Object(kept.collect())
+}
+
+/// Whether a keyword says nothing with this value.
+fn is_inert(keyword: &str, value: &Value) -> bool {
+    ["uniqueItems", "nullable"].contains(&keyword) && *value == Value::Bool(false)
 }
 
 /// Whether a keyword cannot be honoured, with regular expressions that look around or back among them.
@@ -122,6 +137,8 @@ fn no_schema(at: &str, why: &str) -> GrammarError {
 struct Walk<'a> {
     root: &'a Value,
     schemas: usize,
+    /// Of all `multipleOf`.
+    multiple: u64,
 }
 
 impl Walk<'_> {
@@ -144,7 +161,7 @@ impl Walk<'_> {
 
     fn keyword(&mut self, keyword: &str, value: &Value, at: &str, depth: usize) -> Result<(), GrammarError> {
         let below = || format!("{at}/{keyword}");
-        if REFUSED.contains(&keyword) && *value != Value::Bool(false) {
+        if REFUSED.contains(&keyword) && !is_inert(keyword, value) {
             return Err(GrammarError::Keyword { keyword: keyword.into(), at: at.into() });
         }
         match value {
@@ -166,11 +183,25 @@ impl Walk<'_> {
                 bound("a pattern's size in bytes", text.len(), MOST_PATTERN)
             }
             Value::String(text) if keyword == "$ref" => self.reference(text, at),
+            Value::Number(number) if keyword == "multipleOf" => {
+                self.multiple(number.as_f64().unwrap_or(0.0), at)
+            }
             _ if MAPS.contains(&keyword) || LISTS.contains(&keyword) => {
                 Err(no_schema(&below(), "not of the type that the keyword has"))
             }
             _ => Ok(()),
         }
+    }
+
+    fn multiple(&mut self, number: f64, at: &str) -> Result<(), GrammarError> {
+        let digits =
+            |number: f64| format!("{number:e}").split('e').next().map(|digits| digits.replace('.', ""));
+        let digits =
+            digits(number).and_then(|digits| digits.parse::<u64>().ok()).filter(|&digits| digits > 0);
+        let digits = digits.ok_or_else(|| no_schema(at, "multipleOf takes a number above zero"))?;
+        self.multiple = (self.multiple / gcd(self.multiple, digits)).saturating_mul(digits);
+        let found = usize::try_from(self.multiple).unwrap_or(usize::MAX);
+        bound("a multiple of all multipleOf", found, MOST_MULTIPLE as usize)
     }
 
     /// Only what the schema itself defines: nothing is fetched.
@@ -181,4 +212,8 @@ impl Walk<'_> {
             None => Err(no_schema(at, &format!("the reference {reference:?} is not to a part of it"))),
         }
     }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -30,8 +30,8 @@ impl ThinkingBudget {
     /// When the tokenizer cannot write the markers.
     pub fn new(tokenizer: &Tokenizer, reasoning: &Reasoning, budget: usize) -> Result<Self, TextError> {
         Ok(Self {
-            open: tokenizer.encode(&reasoning.open, true)?,
-            close: tokenizer.encode(&reasoning.close, true)?,
+            open: tokenizer.encode(&reasoning.markers.open, true)?,
+            close: tokenizer.encode(&reasoning.markers.close, true)?,
             budget,
             last: Vec::new(),
             spent: reasoning.begun.then_some(0),

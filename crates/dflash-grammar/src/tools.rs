@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::GrammarError;
-use crate::schema::{bound, checked, relaxed};
+use crate::schema::{MOST_SCHEMAS, bound, parts, relaxed};
 
 /// Tools of one request, and bytes of a tool's name.
 const MOST_TOOLS: usize = 256;
@@ -36,14 +36,16 @@ impl Tool {
             true => parameters,
             false => relaxed(&parameters),
         };
-        checked(&parameters)?;
         Ok(Self { name, parameters, strict })
     }
 
     /// Reads all of them.
     pub fn read_all(tools: &[Value]) -> Result<Vec<Self>, GrammarError> {
         bound("a number of tools", tools.len(), MOST_TOOLS)?;
-        tools.iter().map(Self::read).collect()
+        let tools = tools.iter().map(Self::read).collect::<Result<Vec<_>, _>>()?;
+        let sizes = tools.iter().map(|tool| parts(&tool.parameters)).collect::<Result<Vec<_>, _>>()?;
+        bound("the tools' number of schemas", sizes.into_iter().sum(), MOST_SCHEMAS)?;
+        Ok(tools)
     }
 
     /// Its parameters by name, whether they are required, and what they are.

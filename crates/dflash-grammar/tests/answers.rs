@@ -24,7 +24,7 @@ fn schema() -> Constraint {
 }
 
 fn thinking(begun: bool) -> Reasoning {
-    Reasoning { open: "<think>".into(), close: "</think>".into(), begun }
+    support::thinking("<think>", "</think>", begun)
 }
 
 #[test]
@@ -116,6 +116,17 @@ fn regular_expressions_and_grammars() {
 }
 
 #[test]
+fn one_of_some_texts() {
+    let choice = Constraint::Choice(["yes", "yes, but", "n\"o\n", "čaj"].map(str::to_owned).into());
+    for text in ["yes", "yes, but", "n\"o\n", "čaj"] {
+        assert!(passes(&choice, None, text), "{text:?}");
+    }
+    assert!(!passes(&choice, None, "yes, ") && !passes(&choice, None, ""));
+    let many = Constraint::Choice((0..1024).map(|at| format!("choice {at}")).collect());
+    assert!(passes(&many, None, "choice 1000") && passes(&many, None, "choice 1"));
+}
+
+#[test]
 fn reasoning_comes_before_the_answer() {
     let answer = r#"{"a": 5}"#;
     for begun in [true, false] {
@@ -150,7 +161,7 @@ fn nothing_but_the_marker_closes_reasoning() {
 #[test]
 fn markers_may_be_text() {
     let tokenizer = small("qwen2");
-    let marked = Reasoning { open: "[THINK]".into(), close: "[/THINK]".into(), begun: false };
+    let marked = support::thinking("[THINK]", "[/THINK]", false);
     let grammars = Grammars::new(&tokenizer, &[0]);
     let passes = |text: &str| {
         let ids = tokenizer.encode(text, false).unwrap();
@@ -170,7 +181,7 @@ fn drawn_after_reasoning(tokenizer: &Tokenizer, stop: u32, reasoning: &Reasoning
         let mut guard = grammars.guard(&schema(), Some(reasoning)).unwrap();
         let drawn = draw(&mut guard, tokenizer, &mut Rng::new(round), 600);
         let whole = tokenizer.decode(&drawn.ids, false);
-        let answer = whole.rsplit(&reasoning.close).next().unwrap();
+        let answer = whole.rsplit(&reasoning.markers.close).next().unwrap();
         if drawn.ended {
             serde_json::from_str::<serde_json::Value>(answer)
                 .unwrap_or_else(|error| panic!("{whole}: {error}"));
@@ -182,6 +193,6 @@ fn drawn_after_reasoning(tokenizer: &Tokenizer, stop: u32, reasoning: &Reasoning
 fn drawn_answers_reason_first() {
     drawn_after_reasoning(&bytes_only(), END, &thinking(true));
     drawn_after_reasoning(&bytes_only(), END, &thinking(false));
-    let text = Reasoning { open: "<a>".into(), close: "<b>".into(), begun: true };
+    let text = support::thinking("<a>", "<b>", true);
     drawn_after_reasoning(&bytes_only(), END, &text);
 }

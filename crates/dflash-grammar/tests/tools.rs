@@ -2,9 +2,11 @@
 
 mod support;
 
-use dflash_grammar::{Constraint, GrammarError, Grammars, Reasoning, ToolChoice, ToolFormat};
+use dflash_grammar::{Constraint, GrammarError, Grammars, ToolChoice};
+use dflash_testkit::Rng;
+use dflash_text::{AnswerFormat, AnswerParser, Piece, Tokenizer, ToolFormat};
 use serde_json::{Value, json};
-use support::{END, accepts, bytes_only};
+use support::{END, accepts, bytes_only, draw_towards, small, thinking, validate};
 
 const FORMATS: [ToolFormat; 7] = [
     ToolFormat::JsonTags,
@@ -168,8 +170,8 @@ fn calls_follow_reasoning() {
     let grammars = Grammars::new(&tokenizer, &[END]);
     for format in FORMATS {
         for choice in [ToolChoice::Auto, ToolChoice::Required] {
-            let thinking = Reasoning { open: "<think>".into(), close: "</think>".into(), begun: true };
-            let mut guard = grammars.guard(&constraint(format, choice, true), Some(&thinking)).unwrap();
+            let reasoning = thinking("<think>", "</think>", true);
+            let mut guard = grammars.guard(&constraint(format, choice, true), Some(&reasoning)).unwrap();
             let text = format!("What is the weather?</think>\n\n{}", calls(format)[0]);
             assert!(accepts(&mut guard, &tokenizer, &text, END), "{format:?}");
         }
@@ -226,5 +228,88 @@ fn names_must_be_names() {
         };
         let error = Grammars::new(&bytes_only(), &[END]).guard(&constraint, None).unwrap_err();
         assert!(matches!(error, GrammarError::Tools { .. }), "{error}");
+    }
+}
+
+/// The calls that whoever reads the answer finds in `ids`.
+fn read_back(tokenizer: &Tokenizer, format: ToolFormat, ids: &[u32]) -> Vec<(String, Value)> {
+    let format = AnswerFormat { tools: Some((format, tools())), ..AnswerFormat::default() };
+    let mut parser = AnswerParser::new(tokenizer, format).unwrap();
+    let mut pieces: Vec<Piece> = ids.iter().flat_map(|&id| parser.push(id)).collect();
+    pieces.extend(parser.finish());
+    let mut calls: Vec<(String, String)> = Vec::new();
+    for piece in pieces {
+        match piece {
+            Piece::CallStart { name, .. } => calls.push((name, String::new())),
+            Piece::CallArguments { json, .. } => calls.last_mut().unwrap().1.push_str(&json),
+            Piece::CallEnd { .. } => {}
+            text => panic!("{text:?} beside calls in {:?}", tokenizer.decode(ids, false)),
+        }
+    }
+    let read = |(name, text): (String, String)| {
+        (name, serde_json::from_str(&text).unwrap_or_else(|e| panic!("{text}: {e}")))
+    };
+    calls.into_iter().map(read).collect()
+}
+
+#[test]
+fn calls_that_are_written_are_read_back() {
+    let tokenizer = bytes_only();
+    for format in FORMATS {
+        let arguments = &read_back(&tokenizer, format, &tokenizer.encode(&two(format), true).unwrap());
+        assert_eq!(arguments.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["weather", "now"]);
+        assert!(arguments[0].1["city"].as_str().unwrap().starts_with("Br"), "{arguments:?}");
+    }
+}
+
+/// Draws calls and reads them back.
+fn check_drawn(tokenizer: &Tokenizer, stop: u32, rounds: u64) {
+    let grammars = Grammars::new(tokenizer, &[stop]);
+    for format in FORMATS {
+        let mut found = 0;
+        for round in 0..rounds {
+            let choice =
+                if round % 2 == 0 { ToolChoice::Required } else { ToolChoice::Named("weather".into()) };
+            let mut guard = grammars.guard(&constraint(format, choice, true), None).unwrap();
+            let way_out = match format {
+                ToolFormat::QwenXml => "\n</parameter>",
+                ToolFormat::Gemma => "<|\"|>",
+                _ => "",
+            };
+            let mut drawn = draw_towards(way_out, &mut guard, tokenizer, &mut Rng::new(round), 500);
+            if !drawn.ended {
+                continue;
+            }
+            drawn.ids.retain(|&id| id != stop);
+            let calls = read_back(tokenizer, format, &drawn.ids);
+            assert!(!calls.is_empty(), "{format:?} {:?}", tokenizer.decode(&drawn.ids, false));
+            found += 1;
+            for (name, arguments) in calls {
+                let of = |tool: &Value| tool["function"]["name"] == name.as_str();
+                let schema = tools().into_iter().find(of).map(|tool| tool["function"]["parameters"].clone());
+                let schema = schema.unwrap_or_else(|| json!({"maxProperties": 0}));
+                let faults = validate::faults(&schema, &schema, &arguments);
+                assert!(
+                    faults.is_empty(),
+                    "{format:?} {:?}: {faults:?}",
+                    tokenizer.decode(&drawn.ids, false)
+                );
+            }
+        }
+        assert!(2 * found > rounds, "{format:?}: {found} of {rounds} ended");
+    }
+}
+
+#[test]
+fn drawn_calls_are_read_back_and_fit() {
+    check_drawn(&bytes_only(), END, 20);
+}
+
+#[test]
+fn drawn_calls_are_read_back_over_small_vocabularies() {
+    for family in ["qwen2", "gemma4"] {
+        let tokenizer = small(family);
+        let stop = (0..tokenizer.vocab_len() as u32).find(|&id| tokenizer.is_special(id)).unwrap();
+        check_drawn(&tokenizer, stop, 6);
     }
 }

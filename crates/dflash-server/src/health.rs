@@ -1,7 +1,5 @@
 //! `GET /health` and `GET /ready`
 
-use std::time::Duration;
-
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -11,9 +9,6 @@ use serde_json::json;
 
 use crate::App;
 use crate::life::Phase;
-
-/// A step that runs longer hangs.
-const LONGEST_STEP: Duration = Duration::from_secs(60);
 
 /// Both routes. They ask nobody who may hang.
 pub fn routes() -> Router<App> {
@@ -49,7 +44,9 @@ fn obstacle(app: &App) -> Option<String> {
     let load = app.model.engine.load();
     match load.step {
         _ if !load.alive => Some("the engine has stopped".to_owned()),
-        Some(step) if step > LONGEST_STEP => Some(format!("a step has run for {} seconds", step.as_secs())),
+        Some(step) if step > app.settings.longest_step => {
+            Some(format!("a step has run for {} seconds", step.as_secs()))
+        }
         _ => None,
     }
 }

@@ -1,3 +1,5 @@
+//! From the first request to the last.
+
 use tokio::sync::watch;
 
 /// Where a server is in its life.

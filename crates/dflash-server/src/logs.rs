@@ -4,7 +4,7 @@ use std::fmt::{self, Debug, Write};
 use std::io;
 
 use tracing::field::{Field, Visit};
-use tracing::level_filters::LevelFilter;
+pub use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber, info, warn};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
@@ -37,31 +37,21 @@ impl LogFormat {
     }
 }
 
-/// The least important lines that are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LogLevel(LevelFilter);
-
-impl LogLevel {
-    /// A line for every answer, and whatever is wrong.
-    pub const INFO: Self = Self(LevelFilter::INFO);
-
-    /// By its name in any case; Python's names are known too.
-    pub fn named(name: &str) -> Option<Self> {
-        let level = match name.to_ascii_lowercase().as_str() {
-            "trace" => LevelFilter::TRACE,
-            "debug" => LevelFilter::DEBUG,
-            "info" => LevelFilter::INFO,
-            "warn" | "warning" => LevelFilter::WARN,
-            "error" | "critical" => LevelFilter::ERROR,
-            "off" => LevelFilter::OFF,
-            _ => return None,
-        };
-        Some(Self(level))
+/// The least important lines that are written, by a level's name in any case; Python's names are known too.
+pub fn level(name: &str) -> Option<LevelFilter> {
+    match name.to_ascii_lowercase().as_str() {
+        "trace" => Some(LevelFilter::TRACE),
+        "debug" => Some(LevelFilter::DEBUG),
+        "info" => Some(LevelFilter::INFO),
+        "warn" | "warning" => Some(LevelFilter::WARN),
+        "error" | "critical" => Some(LevelFilter::ERROR),
+        "off" => Some(LevelFilter::OFF),
+        _ => None,
     }
 }
 
 /// Begins to write lines on stderr. A process that writes already goes on as it does.
-pub fn init(format: LogFormat, LogLevel(level): LogLevel) {
+pub fn init(format: LogFormat, level: LevelFilter) {
     let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr);
     let _ = match format {
         LogFormat::Text => lines.event_format(Line).try_init(),

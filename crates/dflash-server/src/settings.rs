@@ -31,6 +31,8 @@ pub struct ServerSettings {
     pub request_timeout: Option<Duration>,
     /// Silence after which a stream tells that it lives.
     pub keep_alive: Duration,
+    /// A step that runs longer hangs, and the server is not healthy.
+    pub longest_step: Duration,
     /// Time for requests in work once the server shall stop.
     pub drain: Duration,
     /// Whether logs may hold prompts.
@@ -52,6 +54,7 @@ impl Default for ServerSettings {
             speculative_prompt: None,
             request_timeout: None,
             keep_alive: Duration::from_secs(5),
+            longest_step: Duration::from_secs(60),
             drain: Duration::from_secs(30),
             log_prompts: false,
         }

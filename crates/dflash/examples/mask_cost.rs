@@ -9,7 +9,7 @@ use dflash::text::TextPipeline;
 use dflash_engine::TokenGuard;
 use dflash_grammar::{Constraint, GrammarGuard, Grammars, Reasoning};
 use dflash_models::TargetFiles;
-use dflash_text::{GgufVocab, Tokenizer};
+use dflash_text::{GgufVocab, ReasoningMarkers, Tokenizer};
 use serde_json::json;
 
 fn main() {
@@ -35,7 +35,10 @@ fn main() {
     walk(&grammars, &tokenizer, "schema", &Constraint::JsonSchema(schema.clone()), None, answer);
     let any = r#"{"a": [1, 2.5, {"b": null}], "text": "Some longer text, with a comma.", "c": true}"#;
     walk(&grammars, &tokenizer, "any object", &Constraint::JsonObject, None, any);
-    let reasoning = Reasoning { open: "<think>".into(), close: "</think>".into(), begun: true };
+    let reasoning = Reasoning {
+        markers: ReasoningMarkers { open: "<think>".into(), close: "</think>".into() },
+        begun: true,
+    };
     let thought = format!("Let me think about that, step by step. He is 42.\n</think>\n\n{answer}");
     walk(
         &grammars,

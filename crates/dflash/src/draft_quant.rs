@@ -36,6 +36,17 @@ pub enum DraftQuantSource {
     None,
 }
 
+impl DraftQuantSource {
+    /// As reports write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Explicit => "explicit",
+            Self::ModelDefault => "model_default",
+            Self::None => "none",
+        }
+    }
+}
+
 /// What a spec may look like; shown when one does not.
 pub const GRAMMAR: &str =
     "none, or w(2|4|8) with optional a16|a32 and :gs(32|64|128), as in w4 or w8a32:gs128";

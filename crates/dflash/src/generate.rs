@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use dflash_engine::{
     Decoding, EngineError, Event, FinishReason, Phases, PolicyStats, PositionCount, Request, Stats,
 };
+use dflash_grammar::StopGuard;
 use dflash_text::TextGuard;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -21,7 +22,6 @@ use crate::report::{Failure, Outcome, say};
 use crate::request::GenerateRequest;
 use crate::run::{print, to_json};
 use crate::runtime::Runtime;
-use crate::text::StopGuard;
 
 /// One decoded answer.
 #[derive(Debug, Clone)]

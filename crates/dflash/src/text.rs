@@ -2,7 +2,6 @@
 
 use std::io::ErrorKind;
 
-use dflash_engine::{TokenGuard, Verdict};
 use dflash_models::{GgufVocabulary, TextAssets};
 use dflash_text::{
     ChatTemplate, Detokenizer, GgufVocab, Message, RenderRequest, StopStrings, TextError, TextGuard,
@@ -15,37 +14,54 @@ use crate::report::{Failure, Outcome};
 pub struct TextPipeline {
     tokenizer: Tokenizer,
     template: Option<ChatTemplate>,
+    /// Of conversations with tools, where the model has one of its own for them.
+    tool_use: Option<ChatTemplate>,
+}
+
+/// What a [`TextPipeline`] is made of.
+pub struct TextParts {
+    /// The tokenizer.
+    pub tokenizer: Tokenizer,
+    /// Of conversations.
+    pub template: Option<ChatTemplate>,
+    /// Of conversations with tools.
+    pub tool_use: Option<ChatTemplate>,
 }
 
 impl TextPipeline {
     /// Builds both from what the model's files carry.
     pub fn open(assets: &TextAssets) -> Outcome<Self> {
-        let (tokenizer, source) = match assets {
+        let (tokenizer, [source, tool_use]) = match assets {
             TextAssets::Hf { dir } => {
                 let config = TokenizerConfig::from_folder(dir).map_err(unusable)?;
-                let template = config.chat_template(false).map(str::to_owned);
-                (Tokenizer::from_folder(dir).map_err(unusable)?, template)
+                let sources = [false, true].map(|tools| config.chat_template(tools).map(str::to_owned));
+                (Tokenizer::from_folder(dir).map_err(unusable)?, sources)
             }
             TextAssets::Gguf(vocabulary) => {
                 let tokenizer = Tokenizer::from_gguf(gguf_vocab(vocabulary)).map_err(unusable)?;
-                (tokenizer, vocabulary.template_for(false).map(str::to_owned))
+                (tokenizer, [false, true].map(|tools| vocabulary.template_for(tools).map(str::to_owned)))
             }
         };
-        let template = source.map(|source| ChatTemplate::new(&source, tokenizer.special_tokens()));
-        let template = template.transpose().map_err(|error| {
-            Failure::from_error(&error).hint("pass --no-chat-template to give the prompt as it is")
-        })?;
-        Ok(Self { tokenizer, template })
+        let tool_use = tool_use.filter(|own| source.as_ref() != Some(own));
+        let template = |source: Option<String>| {
+            let template = source.map(|source| ChatTemplate::new(&source, tokenizer.special_tokens()));
+            template.transpose().map_err(|error| {
+                Failure::from_error(&error).hint("pass --no-chat-template to give the prompt as it is")
+            })
+        };
+        let (template, tool_use) = (template(source)?, template(tool_use)?);
+        Ok(Self { tokenizer, template, tool_use })
+    }
+
+    /// All of it, for one who keeps it.
+    pub fn into_parts(self) -> TextParts {
+        let Self { tokenizer, template, tool_use } = self;
+        TextParts { tokenizer, template, tool_use }
     }
 
     /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
-    }
-
-    /// Both, for one who keeps them.
-    pub fn into_parts(self) -> (Tokenizer, Option<ChatTemplate>) {
-        (self.tokenizer, self.template)
     }
 
     /// Ids of a conversation that the assistant is to continue.
@@ -103,21 +119,5 @@ fn gguf_vocab(vocabulary: &GgufVocabulary) -> GgufVocab {
         pad: vocabulary.pad_id,
         add_bos: vocabulary.add_bos,
         add_space_prefix: vocabulary.add_space_prefix,
-    }
-}
-
-/// Stop strings as the engine sees them.
-pub struct StopGuard(pub TextGuard);
-
-impl TokenGuard for StopGuard {
-    fn push(&mut self, id: u32) -> Verdict {
-        let verdict = self.0.push(id);
-        // The engine needs no text, and what is taken need not be kept.
-        self.0.take_text();
-        match verdict {
-            dflash_text::Verdict::Go => Verdict::Go,
-            // The id that completes a stop string is delivered, its text is cut.
-            dflash_text::Verdict::Stop => Verdict::Stop { keep: true },
-        }
     }
 }

@@ -1,12 +1,13 @@
 //! Vocabularies, and a model that knows nothing: it draws every id from the mask.
 #![allow(dead_code)]
 
+pub mod corpus;
 pub mod validate;
 
 use dflash_engine::{TokenGuard, TokenMask, Verdict};
-use dflash_grammar::GrammarGuard;
+use dflash_grammar::{GrammarGuard, Reasoning};
 use dflash_testkit::Rng;
-use dflash_text::{GgufVocab, Tokenizer, TokenizerConfig};
+use dflash_text::{GgufVocab, ReasoningMarkers, Tokenizer, TokenizerConfig};
 
 /// Ids of the control tokens of [`bytes_only`].
 pub const END: u32 = 256;
@@ -34,6 +35,11 @@ pub fn bytes_only() -> Tokenizer {
     .unwrap()
 }
 
+/// Reasoning between two markers.
+pub fn thinking(open: &str, close: &str, begun: bool) -> Reasoning {
+    Reasoning { markers: ReasoningMarkers { open: open.into(), close: close.into() }, begun }
+}
+
 /// GPT-2's character for a byte.
 fn spelling(byte: u8) -> char {
     let printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
@@ -58,8 +64,24 @@ pub struct Drawn {
 
 /// Draws an answer, each id from the mask; ids that close something are drawn more often, or few answers would end.
 pub fn draw(guard: &mut GrammarGuard, tokenizer: &Tokenizer, rng: &mut Rng, most: usize) -> Drawn {
+    draw_towards("", guard, tokenizer, rng, most)
+}
+
+/// Draws an answer, and now and then all ids of `way_out` where they may come.
+pub fn draw_towards(
+    way_out: &str,
+    guard: &mut GrammarGuard,
+    tokenizer: &Tokenizer,
+    rng: &mut Rng,
+    most: usize,
+) -> Drawn {
+    let way_out = tokenizer.encode(way_out, true).unwrap();
     let (mut ids, mut ended) = (Vec::new(), false);
     while ids.len() < most && !ended {
+        if !way_out.is_empty() && rng.below(5) == 0 && guard.fits(&way_out) == way_out.len() {
+            assert!(way_out.iter().all(|&id| guard.push(id) == Verdict::Go));
+            ids.extend(&way_out);
+        }
         let mask = guard.allowed().expect("a mask").clone();
         let allowed = list(&mask, tokenizer);
         assert!(!allowed.is_empty(), "nothing is allowed after {:?}", tokenizer.decode(&ids, false));
@@ -68,7 +90,7 @@ pub fn draw(guard: &mut GrammarGuard, tokenizer: &Tokenizer, rng: &mut Rng, most
                 return true;
             }
             let bytes = tokenizer.token_bytes(id).unwrap_or_default();
-            bytes.first().is_some_and(|byte| b"\"}],:<".contains(byte)) && bytes.len() < 4
+            bytes.first().is_some_and(|byte| b"\"}],:<@".contains(byte)) && bytes.len() < 4
         };
         let closers: Vec<u32> = allowed.iter().copied().filter(closing).collect();
         let from = if !closers.is_empty() && rng.below(2) == 0 { &closers } else { &allowed };

@@ -19,7 +19,7 @@ pub fn messages(body: &Fields<'_>) -> Result<Vec<Value>, ApiError> {
     let messages = body.objects("messages")?;
     let messages = messages.ok_or_else(|| body.missing("messages", "a list of messages"))?;
     if messages.is_empty() {
-        return Err(body.wrong("messages", "at least one message"));
+        return Err(ApiError::invalid("messages", "messages is empty: it takes a list of messages"));
     }
     for message in &messages {
         reader.message(message)?;
@@ -135,9 +135,10 @@ impl Block<'_> {
             Block::Text(string) => Ok(text(string)),
             Block::Fields(block) => match block.required_string("type")? {
                 "text" => Ok(text(block.required_string("text")?)),
-                kind @ ("image" | "document") => {
-                    Err(block.refused("type", format!("this model reads text, no {kind}")))
-                }
+                kind @ ("image" | "document") => Err(block.refused(
+                    "type",
+                    format!("a block of the type {kind} is no text, and the model reads nothing else"),
+                )),
                 _ => Err(block.wrong("type", &format!("a block that {place} may hold, such as text"))),
             },
         }

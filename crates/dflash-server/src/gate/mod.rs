@@ -18,7 +18,7 @@ pub fn guarded(routes: Router<App>, app: &App) -> Router<App> {
         .layer(from_fn_with_state(app.clone(), drain::refuse_while_draining))
         .layer(from_fn_with_state(app.clone(), keys::require_key))
         .layer(from_fn_with_state(app.clone(), retry::tell_when_to_retry))
-        .layer(from_fn_with_state(app.clone(), panics::catch))
+        .layer(from_fn_with_state(app.metrics.clone(), panics::catch))
         .layer(from_fn_with_state(app.clone(), browsers::check))
 }
 

@@ -29,8 +29,7 @@ fn guards(app: &App, generation: &Generation) -> Result<Guards, ApiError> {
 }
 
 fn reasoning(format: &AnswerFormat) -> Option<Reasoning> {
-    let markers = format.reasoning.as_ref()?;
-    Some(Reasoning { open: markers.open.clone(), close: markers.close.clone(), begun: format.in_reasoning })
+    Some(Reasoning { markers: format.reasoning.clone()?, begun: format.in_reasoning })
 }
 
 /// Ends an answer where its parser says so: at a stop string, after the only call that may be.

@@ -4,6 +4,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use tracing::debug;
 
 use super::exposition::{CONTENT_TYPE, exposition};
 use super::report::report;
@@ -32,9 +33,11 @@ async fn as_json(State(app): State<App>) -> Response {
 
 /// Counts what is refused; the outermost layer, so that it sees every answer.
 pub async fn count_refusals(State(app): State<App>, request: Request, next: Next) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = next.run(request).await;
     if let Some(reason) = reason(response.status()) {
         app.metrics.refused(reason);
+        debug!(%method, path, status = response.status().as_u16(), reason, "refused");
     }
     response
 }

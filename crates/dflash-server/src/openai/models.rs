@@ -22,7 +22,10 @@ pub async fn one(State(app): State<App>, Path(id): Path<String>) -> Result<Json<
 
 /// A model that is not served.
 pub fn unknown(app: &App, id: &str) -> ApiError {
-    let message = format!("the model `{id}` is not served here; this server has `{}`", app.model.id);
+    let message = format!(
+        "the model {id:?} is not served here: send {:?}, or let --served-model-name give it that name",
+        app.model.id
+    );
     let error = ApiError::new(Kind::NotFound, message).code("model_not_found");
     ApiError { param: Some("model".to_owned()), ..error }
 }

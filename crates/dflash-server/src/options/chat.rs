@@ -1,4 +1,5 @@
 use dflash_engine::{Sampling, SamplingParams};
+use dflash_grammar::{Constraint, ToolChoice as Demand};
 use dflash_text::{ChatPrompt, ChatRequest};
 use serde_json::{Map, Value};
 
@@ -82,10 +83,26 @@ impl ChatOptions {
             logprobs: self.logprobs,
             decoding: self.extension.decoding(app, prompt.ids.len(), self.max_tokens),
             format: self.format(app, &prompt),
-            constraint: self.output.constraint(),
+            constraint: self.constraint(app),
             thinking_budget: self.thinking.budget,
             sampling: sampling_params(app, self.sampling)?,
             prompt: prompt.ids,
+        })
+    }
+
+    /// What decoding has to keep to. Calls that the model may make are its own affair, unless a tool is strict.
+    fn constraint(&self, app: &App) -> Option<Constraint> {
+        let choice = match &self.tools.choice {
+            ToolChoice::Required => Demand::Required,
+            ToolChoice::Named(name) => Demand::Named(name.clone()),
+            ToolChoice::Auto if self.tools.any_is_strict() => Demand::Auto,
+            ToolChoice::Auto | ToolChoice::None => return self.output.constraint(),
+        };
+        Some(Constraint::ToolCalls {
+            format: app.model.format.tools(),
+            tools: self.tools.list.clone(),
+            choice,
+            parallel: !self.tools.one_call,
         })
     }
 

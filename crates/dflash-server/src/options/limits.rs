@@ -24,6 +24,7 @@ pub fn max_tokens(app: &App, fields: &Fields<'_>, names: &[&str]) -> Result<usiz
 /// # Errors
 /// No whole number, or more than wait and work at once.
 pub fn answers(app: &App, fields: &Fields<'_>) -> Result<u32, ApiError> {
-    let most = MOST_ANSWERS.min(app.model.engine.options().waiting.max(1) as u64);
+    let engine = app.model.engine.options();
+    let most = MOST_ANSWERS.min((engine.max_batch + engine.waiting) as u64);
     Ok(fields.whole("n", 1..=most)?.unwrap_or(1) as u32)
 }

@@ -68,7 +68,7 @@ impl OutputFormat {
             Self::JsonObject => Some(Constraint::JsonObject),
             Self::JsonSchema(schema) => Some(Constraint::JsonSchema(schema.clone())),
             Self::Regex(pattern) => Some(Constraint::Regex(pattern.clone())),
-            Self::Choice(texts) => Some(Constraint::Regex(one_of(texts))),
+            Self::Choice(texts) => Some(Constraint::Choice(texts.clone())),
         }
     }
 
@@ -85,20 +85,6 @@ fn schema(place: &Fields<'_>) -> Result<Option<OutputFormat>, ApiError> {
         Some(schema @ Value::Object(_)) => Ok(Some(OutputFormat::JsonSchema(schema.clone()))),
         Some(_) => Err(place.wrong("schema", "a JSON schema, which is an object")),
     }
-}
-
-/// A regular expression of these texts.
-fn one_of(texts: &[String]) -> String {
-    let literal = |text: &String| {
-        text.chars().fold(String::new(), |mut escaped, c| {
-            if c.is_ascii_punctuation() {
-                escaped.push('\\');
-            }
-            escaped.push(c);
-            escaped
-        })
-    };
-    format!("({})", texts.iter().map(literal).collect::<Vec<_>>().join("|"))
 }
 
 fn choices(format: &Fields<'_>) -> Result<OutputFormat, ApiError> {

@@ -66,6 +66,11 @@ impl Tools {
         self.list.iter().filter_map(|tool| tool["function"]["name"].as_str())
     }
 
+    /// Whether a call must keep to its schema.
+    pub fn any_is_strict(&self) -> bool {
+        self.list.iter().any(|tool| tool["function"]["strict"] == true)
+    }
+
     /// Those that the model is to see.
     pub fn shown(&self) -> &[Value] {
         match self.choice {

@@ -75,13 +75,8 @@ impl SpanForm {
 
     /// The reader of a call that begins with `head`; `None` while that is open.
     fn reader(&self, head: &[Symbol]) -> Result<Option<CallReader>, Broken> {
-        let first = match head[0] {
-            Symbol::Char(c) => c,
-            Symbol::Control(_) if self.closer.as_ref().is_some_and(|closer| closer.starts_with(head)) => {
-                return Ok(None);
-            }
-            Symbol::Control(_) => return Err(Broken),
-        };
+        let may_close = self.closer.as_ref().is_some_and(|closer| closer.starts_with(head));
+        let Symbol::Char(first) = head[0] else { return may_close.then_some(None).ok_or(Broken) };
         let is_name = first.is_alphabetic() || first == '_';
         match self.format {
             _ if first == '{' => Ok(Some(self.json())),
@@ -94,8 +89,7 @@ impl SpanForm {
                 Ok(Some(CallReader::Xml(XmlCall::default())))
             }
             ToolFormat::JsonTags | ToolFormat::QwenXml if begins(head, FUNCTION) => Ok(None),
-            _ if self.closer.as_ref().is_some_and(|closer| closer.starts_with(head)) => Ok(None),
-            _ => Err(Broken),
+            _ => may_close.then_some(None).ok_or(Broken),
         }
     }
 }

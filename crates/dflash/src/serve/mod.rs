@@ -3,9 +3,9 @@
 mod args;
 mod banner;
 pub mod idle;
+mod logs;
 mod names;
 mod request;
-mod watch;
 
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,8 +22,10 @@ use crate::options::VerifyMode;
 use crate::progress::Progress;
 use crate::report::{Failure, Outcome, say};
 use crate::runtime::{DraftInfo, PairInfo, Runtime, RuntimeParts};
+use crate::text::TextParts;
 
 pub use args::{AddressArgs, DefaultArgs, IdleArgs, LoadArgs, LogArgs, ServeArgs};
+pub use logs::LogChoice;
 pub use names::ServedNames;
 pub use request::ServeRequest;
 
@@ -33,14 +35,15 @@ pub use request::ServeRequest;
 /// A pair that cannot be had, an address that is taken.
 pub fn serve(request: &ServeRequest, env: &Environment) -> Outcome<ExitCode> {
     request.remarks.iter().for_each(say);
-    let diagnostics = request.watch.begin(request)?;
+    dflash_server::logs::init(request.logs.format, request.logs.level);
     let runtime =
         Runtime::open_for(&request.pair, &request.options, request.engine, env, Progress::of_stderr())?;
     let (model, experience) = served(runtime, request)?;
     let banner = banner::Banner::new(&model, &request.settings);
     // From now on the server sees to signals.
     let (_, caught) = Interrupt::catch();
-    let app = App::observed(model, request.settings.clone(), Metrics::new(diagnostics));
+    let metrics = Metrics::new(request.logs.diagnostics(&model, request)?);
+    let app = App::observed(model, request.settings.clone(), metrics);
     let ended = dflash_server::serve(app, |address| say(banner.at(address)));
     drop(experience);
     match ended.map_err(|error| Failure::from_error(&error))? {
@@ -62,8 +65,12 @@ fn number(signal: Signal) -> i32 {
 
 fn served(runtime: Runtime, request: &ServeRequest) -> Outcome<(ServedModel, experience::Kept)> {
     let RuntimeParts { engine, text, stop_ids, info, experience } = runtime.into_parts();
-    let (tokenizer, own) = text.into_parts();
-    let template = chosen_template(&tokenizer, request)?.or(own);
+    let TextParts { tokenizer, template, tool_use } = text.into_parts();
+    let chosen = chosen_template(&tokenizer, request)?;
+    // A template that was chosen is for conversations with tools too.
+    let tool_use = tool_use.filter(|_| chosen.is_none());
+    let format = ChatFormat::new(&tokenizer, chosen.or(template), None);
+    let format = tool_use.into_iter().fold(format, ChatFormat::with_tool_use);
     let ServedNames { id, aliases, others } =
         ServedNames::of(&request.names, &request.pair.model, &info.called);
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
@@ -73,7 +80,7 @@ fn served(runtime: Runtime, request: &ServeRequest) -> Outcome<(ServedModel, exp
         created,
         engine,
         grammars: Grammars::new(&tokenizer, &stop_ids),
-        format: ChatFormat::new(&tokenizer, template, None),
+        format,
         facts: ModelFacts {
             vocab: info.target.vocab.min(tokenizer.vocab_len()),
             other_names: others,
@@ -95,7 +102,9 @@ fn chosen_template(tokenizer: &Tokenizer, request: &ServeRequest) -> Outcome<Opt
 fn facts(info: &PairInfo, request: &ServeRequest) -> ModelFacts {
     let names = info.names();
     let draft_quant = match &info.draft {
-        DraftInfo::Model { quant: (quant, source), .. } => Some((quant.to_string(), source.to_string())),
+        DraftInfo::Model { quant: (quant, source), .. } => {
+            Some((quant.to_string(), source.name().to_owned()))
+        }
         DraftInfo::None | DraftInfo::Ngram => None,
     };
     let drafting_off = match (&info.draft, request.options.verify_mode.value) {

@@ -9,8 +9,7 @@ use dflash_server::ServerSettings;
 use serde_json::{Map, Value};
 
 use super::args::{AddressArgs, DefaultArgs, LoadArgs};
-use super::watch::Watch;
-use super::{ServeArgs, idle};
+use super::{LogChoice, ServeArgs, idle};
 use crate::env::Environment;
 use crate::options::Options;
 use crate::pair::PairChoice;
@@ -42,8 +41,8 @@ pub struct ServeRequest {
     pub names: Vec<String>,
     /// Chat template instead of the model's own.
     pub template: Option<String>,
-    /// What it tells of its work.
-    pub watch: Watch,
+    /// What is written on stderr while it runs.
+    pub logs: LogChoice,
     /// What to say before anything is loaded.
     pub remarks: Vec<String>,
 }
@@ -64,7 +63,7 @@ impl ServeRequest {
             engine: engine(&args.load, env)?,
             names: names(&args.address)?,
             template: template(&args.defaults, env)?,
-            watch: Watch::read(&args.logs, env)?,
+            logs: LogChoice::read(&args.logs, env)?,
             settings,
             remarks,
         })
@@ -75,7 +74,7 @@ fn settings(args: &ServeArgs, env: &Environment) -> Outcome<ServerSettings> {
     let (defaults, load) = (&args.defaults, &args.load);
     let standard = ServerSettings::default();
     let count = |flag, var, typed: &Option<String>, default, min| {
-        Ok::<_, Failure>(setting(flag, var, typed, env, default, whole_number(min))?)
+        setting(flag, var, typed, env, default, whole_number(min))
     };
     let plain_beyond = count("--dflash-max-ctx", "DFLASH_MAX_CTX", &defaults.dflash_max_ctx, 0, 0)?;
     let timeout =
@@ -267,7 +266,7 @@ fn exposed(settings: &ServerSettings) -> Option<String> {
     }
 }
 
-fn setting<T>(
+pub(super) fn setting<T>(
     flag: &'static str,
     var: &'static str,
     typed: &Option<String>,

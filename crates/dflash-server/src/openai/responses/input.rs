@@ -34,10 +34,10 @@ enum Item<'a> {
 }
 
 fn list<'a>(body: &Fields<'a>) -> Result<Vec<Item<'a>>, ApiError> {
-    let takes = "a string or a list of items, at least one";
+    let takes = "a string or a list of items";
     let Some(Value::Array(items)) = body.value("input") else { return Err(body.wrong("input", takes)) };
     if items.is_empty() {
-        return Err(body.wrong("input", takes));
+        return Err(ApiError::invalid("input", format!("input is empty: it takes {takes}")));
     }
     let item = |(index, item): (usize, &'a Value)| match item {
         Value::String(text) => Ok(Item::Text(text)),
@@ -104,9 +104,10 @@ fn part(part: &Fields<'_>) -> Result<Value, ApiError> {
     match part.required_string("type")? {
         "input_text" | "output_text" | "text" => Ok(text(part.required_string("text")?)),
         "refusal" => Ok(text(part.required_string("refusal")?)),
-        kind @ ("input_image" | "input_file" | "input_audio") => {
-            Err(part.refused("type", format!("this model reads text, no {kind}")))
-        }
+        kind @ ("input_image" | "input_file" | "input_audio") => Err(part.refused(
+            "type",
+            format!("a part of the type {kind} is no text, and the model reads nothing else"),
+        )),
         _ => Err(part.wrong("type", "input_text or output_text")),
     }
 }
