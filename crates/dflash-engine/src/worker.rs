@@ -166,17 +166,19 @@ impl Worker<'_> {
 
     /// Lets those go that are over.
     fn retire(&mut self) {
-        for index in
-            (0..self.seqs.len()).rev().filter(|&index| self.seqs[index].is_over()).collect::<Vec<_>>()
-        {
+        let mut index = 0;
+        while let Some(seq) = self.seqs.get(index) {
+            if !seq.is_over() {
+                index += 1;
+                continue;
+            }
             let (mut seq, client) = (self.seqs.remove(index), self.clients.remove(index));
-            let event = match (seq.failed.take(), seq.finish) {
+            let end = match (seq.failed.take(), seq.finish.filter(|_| !seq.gone)) {
                 (Some(error), _) => Some(Event::Failed(error)),
-                (None, Some(reason)) if !seq.gone => guarded(|| Event::Finished { reason, stats: seq.end() })
-                    .map_or_else(|error| Some(Event::Failed(error)), Some),
-                _ => None,
+                (None, Some(reason)) => Some(Event::Finished { reason, stats: seq.end() }),
+                (None, None) => None,
             };
-            self.leave(client, event);
+            self.leave(client, end);
         }
     }
 
