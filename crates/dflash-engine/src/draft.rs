@@ -160,7 +160,8 @@ fn grow(seq: &mut Sequence, vocab: usize) {
 fn prune(block: &mut Block, guard: &mut Option<Box<dyn TokenGuard>>, vocab: usize) {
     let Block { plan, limit, nodes, said, origin, drafted, parents, way, .. } = block;
     if let (1, Some(guard)) = (plan.ranks, guard.as_mut()) {
-        nodes.truncate(guard.fits(&said[..nodes.len()]));
+        let known = said.iter().take_while(|&&id| (id as usize) < vocab).count();
+        nodes.truncate(guard.fits(&said[..nodes.len().min(known)]));
     }
     let mut guard = guard.as_mut().filter(|_| plan.ranks > 1);
     let mut fits = |drafted: &[u32], nodes: &[Node], parent: Option<usize>, id: u32| {

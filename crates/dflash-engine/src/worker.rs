@@ -51,7 +51,8 @@ impl Client {
 struct Worker<'a> {
     decoder: &'a Decoder,
     gauges: &'a Gauges,
-    options: EngineOptions,
+    max_batch: usize,
+    step_rows: usize,
     scratch: Scratch,
     queue: VecDeque<Job>,
     seqs: Vec<Sequence>,
@@ -61,10 +62,12 @@ struct Worker<'a> {
 
 /// Works until the last handle is gone and nothing is left to do.
 pub(crate) fn work(decoder: &Decoder, inbox: &Receiver<Job>, gauges: &Gauges, options: EngineOptions) {
+    let _alive = Alive(gauges);
     let mut worker = Worker {
         decoder,
         gauges,
-        options,
+        max_batch: options.max_batch,
+        step_rows: options.step_rows.unwrap_or_else(|| decoder.step_rows()).max(1),
         scratch: Scratch::new(decoder),
         queue: VecDeque::new(),
         seqs: Vec::with_capacity(options.max_batch),
@@ -75,7 +78,15 @@ pub(crate) fn work(decoder: &Decoder, inbox: &Receiver<Job>, gauges: &Gauges, op
         worker.admit();
         worker.step();
     }
-    gauges.alive.store(false, SeqCst);
+}
+
+/// The worker runs as long as this lives.
+struct Alive<'a>(&'a Gauges);
+
+impl Drop for Alive<'_> {
+    fn drop(&mut self) {
+        self.0.alive.store(false, SeqCst);
+    }
 }
 
 impl Worker<'_> {
@@ -103,7 +114,7 @@ impl Worker<'_> {
 
     /// Lets requests in as long as there is room.
     fn admit(&mut self) {
-        while self.seqs.len() < self.options.max_batch
+        while self.seqs.len() < self.max_batch
             && let Some(Job { place, queued, task }) = self.queue.pop_front()
         {
             if !place.admit() {
@@ -148,25 +159,26 @@ impl Worker<'_> {
         }
         self.gauges.begin_step();
         let Self { decoder, scratch, seqs, clients, .. } = self;
-        let rows = self.options.step_rows.unwrap_or_else(|| decoder.step_rows());
-        step(decoder, scratch, seqs, rows.max(1), &mut |index, event| clients[index].tell(event));
+        step(decoder, scratch, seqs, self.step_rows, &mut |index, event| clients[index].tell(event));
         self.gauges.end_step();
         self.retire();
     }
 
     /// Lets those go that are over.
     fn retire(&mut self) {
-        for index in
-            (0..self.seqs.len()).rev().filter(|&index| self.seqs[index].is_over()).collect::<Vec<_>>()
-        {
+        let mut index = 0;
+        while let Some(seq) = self.seqs.get(index) {
+            if !seq.is_over() {
+                index += 1;
+                continue;
+            }
             let (mut seq, client) = (self.seqs.remove(index), self.clients.remove(index));
-            let event = match (seq.failed.take(), seq.finish) {
+            let end = match (seq.failed.take(), seq.finish.filter(|_| !seq.gone)) {
                 (Some(error), _) => Some(Event::Failed(error)),
-                (None, Some(reason)) if !seq.gone => guarded(|| Event::Finished { reason, stats: seq.end() })
-                    .map_or_else(|error| Some(Event::Failed(error)), Some),
-                _ => None,
+                (None, Some(reason)) => Some(Event::Finished { reason, stats: seq.end() }),
+                (None, None) => None,
             };
-            self.leave(client, event);
+            self.leave(client, end);
         }
     }
 

@@ -15,6 +15,8 @@ pub enum Kind {
     NotFound,
     /// The route takes another method: 405.
     Method,
+    /// The body did not come in time: 408.
+    Slow,
     /// The body is too large: 413.
     TooLarge,
     /// The body is no JSON by its own word: 415.
@@ -69,6 +71,7 @@ impl ApiError {
             Kind::Forbidden => StatusCode::FORBIDDEN,
             Kind::NotFound => StatusCode::NOT_FOUND,
             Kind::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Kind::Slow => StatusCode::REQUEST_TIMEOUT,
             Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Kind::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Kind::Busy => StatusCode::TOO_MANY_REQUESTS,

@@ -22,6 +22,7 @@ async fn health(State(app): State<App>) -> Response {
         "active": model.facts.drafting_off.is_none(),
         "draft": model.facts.draft,
         "why_off": model.facts.drafting_off,
+        "why_not_paired": model.facts.draft_fallback,
     });
     let load = model.engine.load();
     let body = json!({

@@ -5,13 +5,13 @@ use std::io;
 
 use tracing::field::{Field, Visit};
 pub use tracing::level_filters::LevelFilter;
-use tracing::{Event, Subscriber, info, warn};
+use tracing::{Event, Subscriber, debug, info, warn};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::metrics::{Ended, Outcome};
+use crate::metrics::{Ended, Memory, Outcome};
 
 /// Lines about answers; what their fields say stands in their message too.
 const ANSWERS: &str = "dflash::answer";
@@ -52,11 +52,18 @@ pub fn level(name: &str) -> Option<LevelFilter> {
 
 /// Begins to write lines on stderr. A process that writes already goes on as it does.
 pub fn init(format: LogFormat, level: LevelFilter) {
-    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr);
-    let _ = match format {
-        LogFormat::Text => lines.event_format(Line).try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).try_init(),
-    };
+    let _ = tracing::subscriber::set_global_default(subscriber(format, level, io::stderr));
+}
+
+fn subscriber<W>(format: LogFormat, level: LevelFilter, to: W) -> Box<dyn Subscriber + Send + Sync>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(to);
+    match format {
+        LogFormat::Text => Box::new(lines.event_format(Line).finish()),
+        LogFormat::Json => Box::new(lines.json().flatten_event(true).with_current_span(false).finish()),
+    }
 }
 
 /// A prompt begins its way; only where logs may hold prompts.
@@ -64,8 +71,13 @@ pub fn prompt(request_id: &str, prompt: &str) {
     info!(request_id, prompt, "prompt");
 }
 
+/// More of a prompt was read.
+pub(crate) fn prefill(request_id: &str, done: usize, total: usize) {
+    debug!(request_id, done, total, "prefill");
+}
+
 /// An answer is over.
-pub fn answered(ended: &Ended) {
+pub(crate) fn answered(ended: &Ended) {
     let (progress, facts) = (&ended.progress, &ended.progress.facts);
     let widths: Vec<String> =
         progress.widths.iter().map(|(width, cycles)| format!("{width}:{cycles}")).collect();
@@ -91,6 +103,8 @@ pub fn answered(ended: &Ended) {
         "{}",
         Sentence(ended),
     );
+    let Memory { rss, peak } = Memory::now();
+    debug!(request_id = facts.id, rss_bytes = rss, rss_peak_bytes = peak, "memory");
     if let Some(error) = &ended.error {
         warn!(request_id = facts.id, error, "an answer failed");
     }
@@ -152,5 +166,77 @@ impl Visit for Words {
             "message" => write!(self.message, "{value:?}"),
             name => write!(self.fields, " {name}={value:?}"),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use dflash_engine::Decoding;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::metrics::{Metrics, RequestFacts, scripted};
+
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Page {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is written of a complete answer, one that was left and an event of others.
+    fn written(format: LogFormat, level: LevelFilter) -> String {
+        let page = Page::default();
+        let to = page.clone();
+        tracing::subscriber::with_default(subscriber(format, level, move || to.clone()), || {
+            let metrics = Metrics::default();
+            let facts =
+                RequestFacts { id: "chat-1".into(), api: "chat", stream: true, ..RequestFacts::default() };
+            scripted::answer(&mut metrics.observe(&facts, 0, Decoding::Speculative));
+            scripted::begin(&mut metrics.observe(&facts, 0, Decoding::Speculative));
+            info!(bytes = 7, name = "a\nb", "something else");
+        });
+        let bytes = page.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn people_read_a_sentence_for_every_answer() {
+        let text = written(LogFormat::Text, LevelFilter::INFO);
+        let lines: Vec<&str> = text.lines().map(|line| line.split_once(' ').unwrap().1).collect();
+        assert!(
+            lines[0]
+                .starts_with("INFO  chat-1 chat (stream) stop: prompt 0, 9 tokens, queued 0.250 s, first ")
+        );
+        assert!(lines[0].ends_with(", 4.0 tok/s, 3.00 tokens/cycle, 56 % accepted"), "{}", lines[0]);
+        assert!(lines[1].starts_with("INFO  chat-1 chat (stream) cancelled: "), "{}", lines[1]);
+        assert_eq!(lines[2], r#"INFO  something else bytes=7 name="a\nb""#);
+        assert_eq!(lines.len(), 3);
+        assert!(written(LogFormat::Text, LevelFilter::DEBUG).contains("DEBUG memory "));
+    }
+
+    #[test]
+    fn machines_read_fields() {
+        let text = written(LogFormat::Json, LevelFilter::INFO);
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let answer = &lines[0];
+        assert_eq!((&answer["request_id"], &answer["finish"]), (&"chat-1".into(), &"stop".into()));
+        assert_eq!((&answer["generated_tokens"], &answer["widths"]), (&9.into(), &"1:1 4:1 8:1".into()));
+        assert_eq!((&answer["client_gone"], &lines[1]["client_gone"]), (&false.into(), &true.into()));
+        assert_eq!((&answer["queue_s"], &answer["tok_s"]), (&0.25.into(), &4.0.into()));
+    }
+
+    #[test]
+    fn levels_are_known_by_both_names() {
+        assert_eq!((level("WARNING"), level("Info")), (Some(LevelFilter::WARN), Some(LevelFilter::INFO)));
+        assert_eq!((level("loud"), LogFormat::named("xml")), (None, None));
     }
 }

@@ -39,6 +39,8 @@ pub struct ModelFacts {
     pub other_names: Vec<String>,
     /// Valid ids are below.
     pub vocab: usize,
+    /// Why the paired draft is not in use, where it was wished for.
+    pub draft_fallback: Option<String>,
     /// Why nothing is drafted, where that is so.
     pub drafting_off: Option<String>,
     /// Name of the backend.

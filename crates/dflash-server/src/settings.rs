@@ -17,6 +17,8 @@ pub struct ServerSettings {
     pub api_keys: Vec<String>,
     /// Bytes of a request body at most.
     pub max_body_bytes: usize,
+    /// Time for a body to come.
+    pub body_time: Duration,
     /// Of a request that names no limit.
     pub max_tokens: usize,
     /// Of a request that says nothing else.
@@ -47,6 +49,7 @@ impl Default for ServerSettings {
             allowed_hosts: Vec::new(),
             api_keys: Vec::new(),
             max_body_bytes: 16 << 20,
+            body_time: Duration::from_secs(60),
             max_tokens: 512,
             sampling: Sampling::default(),
             template_kwargs: Map::new(),

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use dflash::text::TextPipeline;
 use dflash_engine::TokenGuard;
-use dflash_grammar::{Constraint, GrammarGuard, Grammars, Reasoning};
+use dflash_grammar::{Constraint, GrammarGuard, Grammars, Reasoning, ToolChoice};
 use dflash_models::TargetFiles;
-use dflash_text::{GgufVocab, ReasoningMarkers, Tokenizer};
+use dflash_text::{GgufVocab, ReasoningMarkers, Tokenizer, ToolFormat};
 use serde_json::json;
 
 fn main() {
@@ -48,6 +48,19 @@ fn main() {
         Some(&reasoning),
         &thought,
     );
+    let call = "Let me look at the file first.\n<tool_call>\n{\"name\": \"tool_7\", \"arguments\": {\"path\": \"/src/main.rs\", \"text\": \"fn main() {}\\n\", \"limit\": 20}}\n</tool_call>";
+    walk(&grammars, &tokenizer, "text and 20 tools", &tools(20), None, call);
+}
+
+/// A choice among tools.
+fn tools(count: usize) -> Constraint {
+    let parameters = json!({"type": "object", "required": ["path"], "properties": {
+        "path": {"type": "string", "description": "Where"}, "text": {"type": "string"},
+        "limit": {"type": "integer", "minimum": 1}, "mode": {"enum": ["read", "write", "append"]},
+        "lines": {"type": "array", "items": {"type": "integer"}}, "recursive": {"type": "boolean"}}});
+    let tool = |at: usize| json!({"type": "function", "function": {"name": format!("tool_{at}"), "parameters": parameters}});
+    let tools = (0..count).map(tool).collect();
+    Constraint::ToolCalls { format: ToolFormat::JsonTags, tools, choice: ToolChoice::Auto, parallel: true }
 }
 
 fn of_model(path: &Path) -> Tokenizer {

@@ -42,9 +42,9 @@ pub struct PairArgs {
     #[arg(long, value_name = "PATH|NAME")]
     pub model: Option<String>,
 
-    /// Draft: a directory or file, a repository of the Hub, `ngram` (copy from the context) or `none` (plain
-    /// decoding) [default: the draft that the registry pairs with the target].
-    #[arg(long, visible_alias = "draft-model", value_name = "PATH|NAME|none|ngram")]
+    /// Draft: a directory or file, a repository of the Hub, `ngram` (copy from the context), `none` (plain
+    /// decoding) or `auto` (the paired one if it can be had, else `ngram`) [default: the draft that the registry pairs with the target].
+    #[arg(long, visible_alias = "draft-model", value_name = "PATH|NAME|auto|none|ngram")]
     pub draft: Option<String>,
 
     /// Quantise the draft: `none`, or w(2|4|8) with optional a16|a32 (activations are f32 either way) and

@@ -20,10 +20,10 @@ use crate::draft_quant::{DraftQuant, DraftQuantSource};
 use crate::env::Environment;
 use crate::experience;
 use crate::options::{Options, VerifyMode};
-use crate::pair::{Draft, Locator, PairChoice, Target as Located};
+use crate::pair::{Draft, DraftChoice, Locator, PairChoice, Target as Located};
 use crate::progress::Progress;
 use crate::registry::Registry;
-use crate::report::{Failure, Outcome};
+use crate::report::{Failure, FailureKind, Outcome, say};
 use crate::setting::Origin;
 use crate::text::TextPipeline;
 
@@ -41,6 +41,8 @@ pub struct PairInfo {
     pub called: Vec<String>,
     /// What drafts.
     pub draft: DraftInfo,
+    /// Why it is not the paired draft, where that was wished for and cannot be had.
+    pub fallback: Option<String>,
     /// Facts of the target.
     pub target: TargetSpec,
     /// Name of the backend.
@@ -140,10 +142,20 @@ impl Loaded {
                 .hint("its tokenizer is not that of a whole model; fetch the model again"));
         }
         loaded.target.limit_vocab(vocab);
-        let found = locator.draft(choice, &located, loaded.name.as_deref())?;
-        let (draft, proposers) = open_draft(&found, loaded.target.as_ref(), options)?;
+        let found = locator.draft(choice, &located, loaded.name.as_deref());
+        let open = |found: &Draft| open_draft(found, loaded.target.as_ref(), options);
+        let (draft, proposers, fallback) = match found.and_then(|found| open(&found)) {
+            Ok((draft, proposers)) => (draft, proposers, None),
+            Err(failure)
+                if choice.draft == DraftChoice::Auto && failure.kind() != FailureKind::Interrupted =>
+            {
+                let (draft, proposers) = open(&Draft::Ngram)?;
+                (draft, proposers, Some(failure.message().to_owned()))
+            }
+            Err(failure) => return Err(failure),
+        };
         let stop_ids = stop_ids(loaded.target.spec(), &text);
-        let info = info(&located, &loaded, draft, &backend);
+        let info = PairInfo { fallback, ..info(&located, &loaded, draft, &backend) };
         let decoder = decoder(loaded.target, proposers, &info, options);
         Ok(Self { decoder, backend, info, text, stop_ids })
     }
@@ -175,6 +187,9 @@ impl Runtime {
         progress: Progress,
     ) -> Outcome<Self> {
         let Loaded { mut decoder, info, text, stop_ids, .. } = Loaded::open(choice, options, env, progress)?;
+        if let Some(why) = &info.fallback {
+            say(format!("warning: only copying from the context drafts: {why}"));
+        }
         let by_costs = matches!(decoder.options().mode, EngineMode::Adaptive | EngineMode::Tree);
         if by_costs && !decoder.proposers().is_empty() {
             let costs = costs::known_or_measured(&decoder, &info, options, engine.max_batch, progress)?;
@@ -323,6 +338,7 @@ fn info(located: &Located, loaded: &LoadedTarget, draft: DraftInfo, backend: &Cp
         cache_bytes_per_position: (0..cache.layers()).map(per_layer).sum(),
         // The committed state and the one that a pass writes.
         state_bytes: 2 * cache.bytes() as u64,
+        fallback: None,
         notes: [&loaded.notes[..], &draft_notes].concat(),
     }
 }

@@ -77,6 +77,7 @@ fn words_for_drafts() {
     assert_eq!(choice(None, None), PairChoice { model: "smollm2-135m".into(), draft: DraftChoice::Paired });
     assert_eq!(choice(None, Some("None")).draft, DraftChoice::None);
     assert_eq!(choice(None, Some("ngram")).draft, DraftChoice::Ngram);
+    assert_eq!(choice(None, Some("AUTO")).draft, DraftChoice::Auto);
     assert_eq!(choice(None, Some("./none")).draft, DraftChoice::Named("./none".into()));
 }
 

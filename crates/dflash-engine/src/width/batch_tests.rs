@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::tests::{BLOCK, Draft, FAR, FLAT, FREE, NEAR, Named, OFFER, STEEP, Table, draft, lot, right_with};
+use super::tests::{BLOCK, DRAFTS, Draft, Named, OFFER, Table, draft, lot, right_with};
 use super::*;
 use crate::Proposer;
 
@@ -149,10 +149,10 @@ fn of_rate(rate: f64) -> Draft {
 
 #[test]
 fn drafting_is_never_slower_in_a_batch() {
-    for table in WIDE.into_iter().chain([FAR, NEAR, FLAT, STEEP, FREE]) {
+    for table in WIDE {
         for sequences in BATCHES {
-            for character in super::tests::DRAFTS {
-                let gain = Clock::new(table, table, &vec![character; sequences]).gain(600);
+            for character in DRAFTS {
+                let gain = Clock::new(table, table, &vec![character; sequences]).gain(500);
                 assert!(gain > 0.97, "{} times {sequences}: {gain}, {table:?}", character.name);
             }
         }
@@ -161,10 +161,9 @@ fn drafting_is_never_slower_in_a_batch() {
 
 #[test]
 fn nor_among_others_of_all_kinds() {
-    let drafts = super::tests::DRAFTS;
     for table in WIDE {
-        for turn in 0..drafts.len() {
-            let mixed: Vec<Draft> = (0..8).map(|index| drafts[(turn + 3 * index) % drafts.len()]).collect();
+        for turn in 0..DRAFTS.len() {
+            let mixed: Vec<Draft> = (0..8).map(|index| DRAFTS[(turn + 3 * index) % DRAFTS.len()]).collect();
             let gain = Clock::new(table, table, &mixed).gain(600);
             assert!(gain > 0.97, "from {turn}: {gain}, {table:?}");
         }
@@ -207,12 +206,12 @@ fn rows_go_to_those_whose_drafts_are_right() {
 #[test]
 fn a_batch_that_comes_and_goes_and_prompts_beside_it_cost_no_more() {
     for table in WIDE {
-        for character in super::tests::DRAFTS {
+        for character in DRAFTS {
             let mut clock = Clock::new(table, table, &[character; 8]);
             let (mut plain, mut ids, mut waiting) = (0.0, 0, Vec::new());
             for step in 0..1500 {
                 // From one to eight sequences and back, and now and then a prompt.
-                let sequences = 1 + lot(step / 40, 3).mul_add(8.0, 0.0) as usize;
+                let sequences = 1 + (8.0 * lot(step / 40, 3)) as usize;
                 while clock.answers.len() > sequences {
                     waiting.extend(clock.answers.pop());
                 }

@@ -51,17 +51,17 @@ pub(super) struct Table {
 
 /// A CPU whose cores do not share a cache, one whose cores do (both measured with the default pair), a device at
 /// which rows are nearly free, and one at which each costs a step.
-pub(super) const FAR: Table = Table {
+const FAR: Table = Table {
     verify: &[(1, 1.0), (2, 1.21), (4, 1.66), (8, 2.71), (16, 4.86)],
     propose: &[(2, 0.40), (4, 0.47), (8, 0.71), (16, 1.44)],
 };
-pub(super) const NEAR: Table = Table {
+const NEAR: Table = Table {
     verify: &[(1, 1.0), (2, 1.04), (4, 1.2), (8, 1.88), (16, 3.47)],
     propose: &[(2, 0.36), (4, 0.40), (8, 0.55), (16, 0.95)],
 };
-pub(super) const FLAT: Table = Table { verify: &[(1, 1.0), (16, 1.1)], propose: &[(2, 0.15), (16, 0.15)] };
-pub(super) const STEEP: Table = Table { verify: &[(1, 1.0), (16, 15.0)], propose: &[(2, 1.0), (16, 1.5)] };
-pub(super) const FREE: Table = Table { verify: NEAR.verify, propose: &[(2, 1e-6), (16, 1e-6)] };
+const FLAT: Table = Table { verify: &[(1, 1.0), (16, 1.1)], propose: &[(2, 0.15), (16, 0.15)] };
+const STEEP: Table = Table { verify: &[(1, 1.0), (16, 15.0)], propose: &[(2, 1.0), (16, 1.5)] };
+const FREE: Table = Table { verify: NEAR.verify, propose: &[(2, 1e-6), (16, 1e-6)] };
 const TABLES: [Table; 5] = [FAR, NEAR, FLAT, STEEP, FREE];
 
 impl Table {

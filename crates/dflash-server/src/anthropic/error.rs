@@ -43,7 +43,7 @@ fn type_of(kind: Kind) -> &'static str {
         Kind::TooLarge => "request_too_large",
         Kind::Busy => "rate_limit_error",
         Kind::Unavailable => "overloaded_error",
-        Kind::Timeout => "timeout_error",
+        Kind::Timeout | Kind::Slow => "timeout_error",
         Kind::Internal => "api_error",
     }
 }

@@ -1,5 +1,6 @@
 use std::convert::Infallible;
 use std::error::Error;
+use std::time::Duration;
 
 use axum::body::to_bytes;
 use axum::extract::{FromRequest, Request};
@@ -7,6 +8,7 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http_body_util::LengthLimitError;
 use serde_json::{Map, Value};
+use tokio::time::timeout;
 
 use super::parse;
 use crate::{ApiError, App, Kind};
@@ -18,7 +20,7 @@ impl JsonBody {
     /// The JSON object that was sent.
     ///
     /// # Errors
-    /// 413 for one that is too large, 415 for one that is said to be no JSON, 400 for what [`parse`] refuses.
+    /// 408 for one that does not come, 413 for one that is too large, 415 for one that is said to be no JSON, 400 for what [`parse`] refuses.
     pub fn object(self) -> Result<Map<String, Value>, ApiError> {
         self.0
     }
@@ -28,11 +30,11 @@ impl FromRequest<App> for JsonBody {
     type Rejection = Infallible;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Infallible> {
-        Ok(Self(read(request, app.settings.max_body_bytes).await))
+        Ok(Self(read(request, app.settings.max_body_bytes, app.settings.body_time).await))
     }
 }
 
-async fn read(request: Request, limit: usize) -> Result<Map<String, Value>, ApiError> {
+async fn read(request: Request, limit: usize, time: Duration) -> Result<Map<String, Value>, ApiError> {
     check_type(request.headers())?;
     let too_large = || {
         let message = format!("the body is larger than {limit} bytes: --max-body raises the limit");
@@ -41,12 +43,15 @@ async fn read(request: Request, limit: usize) -> Result<Map<String, Value>, ApiE
     if announced(request.headers()).is_some_and(|bytes| bytes > limit as u64) {
         return Err(too_large());
     }
-    let bytes = to_bytes(request.into_body(), limit).await.map_err(|error| {
-        match error.source().is_some_and(|source| source.is::<LengthLimitError>()) {
+    let body = timeout(time, to_bytes(request.into_body(), limit)).await.map_err(|_| {
+        let message = format!("the body did not come within {} seconds", time.as_secs());
+        ApiError::new(Kind::Slow, message)
+    })?;
+    let bytes =
+        body.map_err(|error| match error.source().is_some_and(|source| source.is::<LengthLimitError>()) {
             true => too_large(),
             false => ApiError::new(Kind::Invalid, format!("the body could not be read: {error}")),
-        }
-    })?;
+        })?;
     parse(&bytes)
 }
 

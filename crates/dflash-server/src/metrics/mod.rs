@@ -70,7 +70,7 @@ impl Metrics {
         state.next += 1;
         state.counts.prompts.observe(request.prompt_tokens as f64, 1);
         state.current.insert(key, Progress::new(request, answer, decoding));
-        Observer::new(self.clone(), key)
+        Observer::new(self.clone(), key, request.id.clone())
     }
 
     /// A request was refused.

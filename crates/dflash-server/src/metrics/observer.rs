@@ -9,16 +9,22 @@ use crate::logs;
 pub struct Observer {
     metrics: Metrics,
     key: u64,
+    /// Of its request.
+    id: String,
 }
 
 impl Observer {
-    pub(super) fn new(metrics: Metrics, key: u64) -> Self {
-        Self { metrics, key }
+    pub(super) fn new(metrics: Metrics, key: u64, id: String) -> Self {
+        Self { metrics, key, id }
     }
 
     /// The next event.
     pub fn see(&mut self, event: &Event) {
         match event {
+            Event::PrefillProgress { done, total } => {
+                self.watch(event);
+                logs::prefill(&self.id, *done, *total);
+            }
             Event::Finished { reason, stats } => {
                 let outcome = match reason {
                     FinishReason::Stop => Outcome::Stop,

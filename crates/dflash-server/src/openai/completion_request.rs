@@ -4,8 +4,8 @@ use super::common::{Delivery, check_idle, check_model};
 use crate::body::Fields;
 use crate::generation::{AnswerFormat, Generation};
 use crate::options::{
-    Extension, Known, answers, check_prompt, max_tokens, refuse_known, sampling, sampling_params,
-    stop_strings,
+    Extension, Known, OutputFormat, answers, check_prompt, max_tokens, refuse_known, sampling,
+    sampling_params, stop_strings,
 };
 use crate::{ApiError, App};
 
@@ -26,6 +26,7 @@ pub fn read(app: &App, fields: &Fields<'_>) -> Result<(Vec<Generation>, Delivery
     let sampling = sampling_params(app, sampling(fields, &app.settings.sampling)?)?;
     let stop = stop_strings(fields, "stop")?;
     let answers = answers(app, fields)?;
+    let constraint = OutputFormat::of_openai(fields)?.constraint();
     let logprobs = fields.whole("logprobs", 0..=MOST_LOGPROBS)?.map(|count| count as usize);
     let delivery = Delivery::read(fields, extension)?;
     let generation = |prompt: Vec<u32>| Generation {
@@ -35,7 +36,7 @@ pub fn read(app: &App, fields: &Fields<'_>) -> Result<(Vec<Generation>, Delivery
         logprobs,
         decoding: extension.decoding(app, prompt.len(), max_tokens),
         format: AnswerFormat { stop: stop.clone(), ..AnswerFormat::default() },
-        constraint: None,
+        constraint: constraint.clone(),
         thinking_budget: None,
         prompt,
     };

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use futures_util::future::try_join_all;
 use serde_json::{Value, json};
 
 use super::completion_chunks::CompletionChunks;
@@ -32,10 +33,9 @@ pub async fn create(State(app): State<App>, body: JsonBody) -> Result<Response, 
         let chunks = CompletionChunks::new(&app, envelope, &generations, delivery);
         return Ok(stream::respond(paced, generations[0].answers as usize, chunks));
     }
-    let mut answers = Vec::new();
-    for (running, generation) in running.into_iter().zip(&generations) {
-        answers.push(collect_in_time(&app, running, generation.answers).await?);
-    }
+    let answers = generations[0].answers;
+    let all = running.into_iter().map(|running| collect_in_time(&app, running, answers));
+    let answers = try_join_all(all).await?;
     Ok(Json(completion(&app, &envelope, &generations[0], &answers)).into_response())
 }
 

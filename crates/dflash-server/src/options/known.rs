@@ -104,6 +104,12 @@ impl Known {
         Self::unless_off("suffix", "text is continued, not filled in; put both parts into the prompt"),
         Self::unless_off("echo", "the answer alone is returned"),
         Self::unless_off("tools", "they need a conversation: use /v1/chat/completions"),
+        Self::unless_off("chat_template_kwargs", "there is no template in it: use /v1/chat/completions"),
+        Self::unless_off("enable_thinking", "there is no template in it: use /v1/chat/completions"),
+        Self::never("reasoning_effort", "there is no template in it: use /v1/chat/completions"),
+        Self::never("thinking_budget", "there is no template in it: use /v1/chat/completions"),
+        Self::never("max_thinking_tokens", "there is no template in it: use /v1/chat/completions"),
+        Self::unless_off("top_logprobs", "its name is logprobs here, a number"),
         Self::never("messages", "they belong to /v1/chat/completions; send prompt"),
     ];
 }

@@ -52,6 +52,7 @@ impl OutputFormat {
             "json_schema" => {
                 let place = schema_place(format)?;
                 place.string("name")?;
+                place.string("description")?;
                 place.boolean("strict")?;
                 Ok(schema(&place)?.unwrap_or(Self::JsonObject))
             }

@@ -86,3 +86,13 @@ async fn a_text_is_cut_at_a_stop_string_in_a_stream_too() {
     assert_eq!(text, whole[..whole.find(stop).unwrap()]);
     assert_eq!(chunks.last().unwrap()["choices"][0]["finish_reason"], "stop");
 }
+
+#[tokio::test]
+async fn a_format_is_kept_here_too() {
+    let server = Server::new();
+    let format = json!({"type": "choice", "choices": ["left", "right"]});
+    let body = json!({"prompt": ["ab", "xyz"], "max_tokens": 20, "response_format": format});
+    for choice in answer(&server, &body).await["choices"].as_array().unwrap() {
+        assert!(["left", "right"].contains(&choice["text"].as_str().unwrap()), "{choice}");
+    }
+}

@@ -1,3 +1,7 @@
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
 use dflash_engine::EngineOptions;
 use dflash_server::ServerSettings;
 use serde_json::json;
@@ -121,4 +125,12 @@ async fn a_full_queue_says_when_to_come_again() {
     assert_eq!(refused.headers["retry-after"], "1");
     insta::assert_json_snapshot!(refused.error());
     drop((first, second));
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let server = Server::with(ServerSettings { body_time: Duration::ZERO, ..ServerSettings::default() });
+    let never = Body::from_stream(futures_util::stream::pending::<Result<Bytes, Infallible>>());
+    let refused = Answer::of(server.respond("POST", CHAT, &[JSON], never).await).await;
+    assert_eq!(refused.error().0, 408);
 }

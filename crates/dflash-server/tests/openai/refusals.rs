@@ -115,6 +115,9 @@ async fn fields_of_a_completion() {
         json!({"prompt": "x", "echo": true}),
         json!({"prompt": "x", "suffix": "y"}),
         json!({"prompt": "x", "best_of": 3}),
+        json!({"prompt": "x", "top_logprobs": 2}),
+        json!({"prompt": "x", "chat_template_kwargs": {"enable_thinking": true}}),
+        json!({"prompt": "x", "response_format": {"type": "xml"}}),
         json!({"messages": []}),
     ];
     insta::assert_snapshot!(said(&server, "/v1/completions", bodies).await);

@@ -74,7 +74,7 @@ impl Locator<'_> {
                 let paired = entry.filter(is_named);
                 Ok(Draft::Model { path, registry_quant: paired.and_then(|entry| entry.draft_quant) })
             }
-            DraftChoice::Paired => match entry {
+            DraftChoice::Paired | DraftChoice::Auto => match entry {
                 Some(entry) => self.paired_draft(choice, entry),
                 None => Err(refusal::no_draft_for(&choice.model, self.registry)),
             },

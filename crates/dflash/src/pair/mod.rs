@@ -25,6 +25,8 @@ pub struct PairChoice {
 pub enum DraftChoice {
     /// The one that the registry pairs with the target.
     Paired,
+    /// That one if it can be had, else copy from the context.
+    Auto,
     /// Plain decoding.
     None,
     /// Copy from the context.
@@ -64,6 +66,7 @@ impl PairChoice {
         let model = not_empty("--model", model)?.unwrap_or(DEFAULT_PAIR).to_owned();
         let draft = match not_empty("--draft", draft)? {
             None => DraftChoice::Paired,
+            Some(word) if word.eq_ignore_ascii_case("auto") => DraftChoice::Auto,
             Some(word) if word.eq_ignore_ascii_case("none") => DraftChoice::None,
             Some(word) if word.eq_ignore_ascii_case("ngram") => DraftChoice::Ngram,
             Some(name) => DraftChoice::Named(name.to_owned()),

@@ -117,6 +117,7 @@ fn facts(info: &PairInfo, request: &ServeRequest) -> ModelFacts {
         draft: names.draft,
         draft_quant,
         context: info.target.context,
+        draft_fallback: info.fallback.clone(),
         drafting_off: drafting_off.map(str::to_owned),
         backend: info.backend.clone(),
         max_batch: request.engine.max_batch,
