@@ -101,6 +101,23 @@ async fn tools_are_called_and_their_results_read() {
 }
 
 #[tokio::test]
+async fn functions_in_a_group_are_called() {
+    let server = Server::new();
+    let group =
+        json!({"type": "namespace", "name": "team", "description": "A team", "tools": [tool("count")]});
+    let ask =
+        json!({"tools": [tool("count"), group], "max_output_tokens": 200, "parallel_tool_calls": false});
+    let choose = json!({"tool_choice": {"type": "function", "name": "team.count"}});
+    let response = both(&server, &with(hello(&ask), &choose)).await;
+    let output = response["output"].as_array().unwrap();
+    let call = output.iter().find(|item| item["type"] == "function_call").unwrap();
+    assert_eq!((&call["namespace"], &call["name"]), (&json!("team"), &json!("count")));
+    let result = json!({"type": "function_call_output", "call_id": call["call_id"], "output": "4"});
+    let again = json!({"input": [{"role": "user", "content": "Hello"}, call, result]});
+    assert_eq!(server.post(PATH, &with(hello(&ask), &again)).await.status, 200);
+}
+
+#[tokio::test]
 async fn a_format_is_kept() {
     let server = Server::new();
     let schema = &tool("x")["parameters"];
@@ -132,6 +149,8 @@ async fn what_cannot_be_obeyed_is_refused_by_name() {
         hello(&json!({"top_logprobs": 3})),
         hello(&json!({"tools": [{"type": "web_search"}]})),
         hello(&json!({"tools": [{"type": "function", "function": {"name": "a"}}]})),
+        hello(&json!({"tools": [{"type": "namespace", "name": "a"}]})),
+        hello(&json!({"tools": [{"type": "namespace", "name": "a", "tools": [tool("b")]}, tool("a.b")]})),
         hello(&json!({"tool_choice": "required"})),
         hello(&json!({"tool_choice": {"type": "allowed_tools", "tools": []}})),
         hello(&json!({"text": {"format": {"type": "yaml"}}})),
