@@ -194,6 +194,7 @@ impl Decoder {
             sampler: Sampler::default(),
             cache: self.target.new_cache(),
             proposers: proposers.iter().map(|proposer| proposer.new_state()).collect(),
+            asleep: vec![false; proposers.len()],
             tapped: proposers.iter().any(|proposer| !proposer.taps().is_empty()),
             policy: if proposers.is_empty() { Box::new(Fixed::PLAIN) } else { (self.policy)(self) },
             part: Part::Idle,

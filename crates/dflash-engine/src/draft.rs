@@ -6,7 +6,7 @@ use crate::laps::Lap;
 use crate::sampling::Rule;
 use crate::scratch::Scratch;
 use crate::sequence::Sequence;
-use crate::{Decoder, EngineError, Node, Plan, ProposeRequest, TokenGuard};
+use crate::{Decoder, EngineError, Node, Offer, Plan, ProposeRequest, TokenGuard};
 
 /// Asks the proposers of every decoding sequence what they have, its policy what to do with it, and drafts that.
 ///
@@ -53,9 +53,12 @@ fn plan(decoder: &Decoder, scratch: &mut Scratch, seq: &mut Sequence) {
         let proposers = decoder.proposers().iter().zip(&mut seq.proposers);
         proposers.for_each(|(proposer, state)| proposer.expect(state, &expected));
     }
-    let proposers = decoder.proposers().iter().zip(&mut seq.proposers);
+    let proposers = decoder.proposers().iter().zip(&mut seq.proposers).zip(&seq.asleep);
     scratch.offers.clear();
-    scratch.offers.extend(proposers.map(|(proposer, state)| proposer.offer(state, &seq.ids)));
+    scratch.offers.extend(proposers.map(|((proposer, state), asleep)| match asleep {
+        true => Offer { ids: 0, class: 0 },
+        false => proposer.offer(state, &seq.ids),
+    }));
     let plan = seq.policy.plan(&scratch.offers, limit);
     let Some(proposer) = plan.proposer.filter(|_| plan.width > 1) else { return };
     let block = &mut seq.block;

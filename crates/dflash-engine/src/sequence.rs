@@ -34,6 +34,8 @@ pub(crate) struct Sequence {
     pub cache: SeqCache,
     /// One state per proposer in use.
     pub proposers: Vec<ProposerState>,
+    /// Of these, whether it was given up: it has missed something and is not asked any more.
+    pub asleep: Vec<bool>,
     /// Whether any of them looks at the target's layers.
     pub tapped: bool,
     /// Picks proposer and width.

@@ -252,9 +252,15 @@ fn observe(decoder: &Decoder, scratch: &mut Scratch, seq: &mut Sequence, rows: u
         true => scratch.tapped(decoder, &seq.block, rows),
         false => (None, 0),
     };
-    for (proposer, state) in decoder.proposers().iter().zip(&mut seq.proposers) {
-        proposer.observe(state, taps, first..first + rows, upcoming);
+    let mut tapped = false;
+    for (index, (proposer, state)) in decoder.proposers().iter().zip(&mut seq.proposers).enumerate() {
+        seq.asleep[index] |= !seq.policy.watches(index);
+        if !seq.asleep[index] {
+            proposer.observe(state, taps, first..first + rows, upcoming);
+            tapped |= !proposer.taps().is_empty();
+        }
     }
+    seq.tapped = tapped;
 }
 
 /// Divides the time of the step among those who decoded, and tells their policies what it showed.

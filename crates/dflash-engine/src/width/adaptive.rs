@@ -14,6 +14,9 @@ const MARGIN: f64 = 0.02;
 const MEASURE_PLAIN: usize = 64;
 /// Alternatives of every position that a tree is made of; eight gain little more (docs/performance.md).
 const RANKS: usize = 4;
+/// Cycles in a row without a promise after which a proposer is given up where a step is shared, there being less to win
+/// and the looking on costing as much as ever: of one that earlier requests have shown, and of any.
+const GIVEN_UP: [usize; 2] = [8, 64];
 /// A cycle that took longer than so many times its estimate was disturbed.
 const DISTURBED: f64 = 1.5;
 /// Cycles that the pace remembers.
@@ -69,6 +72,10 @@ struct Track {
     promises: Vec<Promises>,
     /// By class.
     probes: Vec<Probe>,
+    /// Cycles since it last promised to pay, or did.
+    idle: usize,
+    /// So many of them are too many in company.
+    most_idle: usize,
 }
 
 /// By width.
@@ -310,6 +317,8 @@ impl WidthPolicy for Adaptive {
                 reason = Reason::LossLimit;
                 continue;
             };
+            let track = &mut self.tracks[proposer];
+            track.idle = if bid.worth > plain { 0 } else { track.idle + 1 };
             if bid.worth <= plain && self.tracks[proposer].probes[offer.class].due() {
                 self.stats.probes += 1;
                 self.probing = true;
@@ -368,8 +377,15 @@ impl WidthPolicy for Adaptive {
         self.ledger.add(outcome.committed, took / plain);
         self.cycles_since_plain += 1;
         self.stats.dropped_blocks += usize::from(outcome.verified == 1);
-        self.tracks[proposer].probes[outcome.class].record(ids * plain > seconds);
+        let track = &mut self.tracks[proposer];
+        track.probes[outcome.class].record(ids * plain > seconds);
+        track.idle = if ids * plain > seconds { 0 } else { track.idle };
         self.judge(proposer, outcome);
+    }
+
+    fn watches(&self, proposer: usize) -> bool {
+        let track = &self.tracks[proposer];
+        self.costs.company().sequences == 1 || !self.costs.is_costly(proposer) || track.idle < track.most_idle
     }
 
     fn finish(&mut self) -> PolicyStats {
@@ -391,6 +407,8 @@ impl Track {
             calibration: Calibration::new(known.bins(index), block),
             promises: vec![promises; COMPANIES],
             probes: (0..proposer.classes()).map(|class| Probe::new(known.is_rich(index, class))).collect(),
+            idle: 0,
+            most_idle: GIVEN_UP[usize::from(!known.is_rich(index, 0))],
         }
     }
 }

@@ -101,6 +101,11 @@ pub trait WidthPolicy: Send {
     /// The cycle is over.
     fn record(&mut self, outcome: &Outcome<'_>);
 
+    /// Whether a proposer shall be shown what is committed. One that misses anything is not asked again.
+    fn watches(&self, _proposer: usize) -> bool {
+        true
+    }
+
     /// The sequence is over: what the policy has counted, all zero where it counts nothing.
     fn finish(&mut self) -> PolicyStats {
         PolicyStats::default()

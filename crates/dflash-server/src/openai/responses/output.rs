@@ -122,7 +122,7 @@ impl Output {
         events
     }
 
-    /// Adds to the last item.
+    /// Adds to the last item, which has been started.
     fn grow(&mut self, text: &str) -> Vec<Value> {
         let index = self.items.len() - 1;
         self.items[index].text += text;

@@ -152,6 +152,7 @@ mod tests {
         let mut response = Response::new("resp_1".into(), "tiny".into(), Map::new());
         let mut events = response.begin();
         for piece in pieces {
+            events.extend(response.idle());
             events.extend(response.pieces(vec![piece]));
         }
         let stats =
