@@ -119,6 +119,21 @@ fn streamed_calls(chunks: &[Value]) -> Vec<(Value, Value)> {
 }
 
 #[tokio::test]
+async fn with_tools_a_format_holds_for_what_is_no_call() {
+    let server = drafting();
+    let format = json!({"type": "choice", "choices": ["yes", "no"]});
+    for seed in 0..6 {
+        let wish = json!({"tools": [tool("f")], "response_format": format, "max_tokens": 400, "temperature": 1, "seed": seed});
+        let body = answer(&server, wish).await;
+        let message = &body["choices"][0]["message"];
+        match message["tool_calls"].as_array() {
+            Some(calls) => assert!(calls.iter().all(|call| call["function"]["name"] == "f"), "{message}"),
+            None => assert!(["yes", "no"].iter().any(|text| message["content"] == *text), "{message}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn no_call_comes_out_of_none() {
     let server = drafting();
     let wish = json!({"tools": [tool("f")], "tool_choice": "none", "max_tokens": 60});
