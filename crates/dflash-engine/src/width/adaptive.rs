@@ -250,10 +250,10 @@ impl Adaptive {
         draft + self.costs.share(verified, rows)
     }
 
-    /// What it took, in the same seconds.
+    /// What it took, in the same seconds: all that the step took beyond a plain one is due to those that drafted.
     fn took(&self, outcome: &Outcome<'_>) -> f64 {
-        let part = self.costs.share(outcome.verified, outcome.rows) / self.costs.step(outcome.rows);
-        outcome.draft_s + outcome.step_s * part
+        let Outcome { verified, rows, step_s, draft_s, .. } = *outcome;
+        draft_s + self.costs.took(verified, rows, step_s)
     }
 
     /// Learns from every drafted id that was judged.
