@@ -44,7 +44,7 @@ pub struct PairArgs {
 
     /// Draft: a directory or file, a repository of the Hub, `ngram` (copy from the context), `none` (plain
     /// decoding) or `auto` (the paired one if it can be had, else `ngram`) [default: the draft that the registry pairs with the target].
-    #[arg(long, visible_alias = "draft-model", value_name = "PATH|NAME|auto|none|ngram")]
+    #[arg(long, visible_alias = "draft-model", value_name = "PATH|NAME|WORD")]
     pub draft: Option<String>,
 
     /// Quantise the draft: `none`, or w(2|4|8) with optional a16|a32 (activations are f32 either way) and

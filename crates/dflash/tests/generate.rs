@@ -351,6 +351,20 @@ fn a_missing_tokenizer_is_told_before_the_weights_are_read() {
     assert!(ran.stderr.contains("tokenizer.json") && ran.stderr.contains("hint: "), "{}", ran.stderr);
 }
 
+/// Who asks for `auto` is served without the paired draft, and told why.
+#[test]
+fn a_pair_without_its_draft_copies_from_the_context() {
+    let home = Home::new();
+    let model = models().join(format!("{MODEL}.gguf"));
+    let run = |draft: &str| {
+        let args = ["generate", "--model", model.to_str().unwrap(), "--draft", draft, "--no-chat-template"];
+        home.run(&[&args[..], &["--prompt", PROMPT, "--max-tokens", "24"]].concat())
+    };
+    let (auto, plain) = (run("auto"), run("none"));
+    assert_eq!((auto.code, auto.stdout), (Some(0), plain.stdout), "{}", auto.stderr);
+    assert!(auto.stderr.contains("warning: only copying from the context drafts: "), "{}", auto.stderr);
+}
+
 #[test]
 fn a_vocabulary_without_tokens_is_an_error() {
     let (home, key) = (Home::new(), b"tokenizer.ggml.token_type");

@@ -78,9 +78,10 @@ impl Content {
         events
     }
 
-    /// Adds to the last block.
+    /// Adds to the last block, which has been started.
     fn grow(&mut self, text: &str) -> Value {
-        let Some(block) = self.blocks.last_mut() else { return Value::Null };
+        let index = self.blocks.len() - 1;
+        let block = &mut self.blocks[index];
         block.text += text;
         let delta = match block.kind {
             BlockKind::Thinking => json!({"type": "thinking_delta", "thinking": text}),

@@ -147,6 +147,7 @@ mod tests {
         let mut message = Message::new("msg_1".into(), "tiny".into(), 5);
         let mut events = message.begin();
         for piece in pieces {
+            events.extend(message.idle());
             events.extend(message.pieces(vec![piece]));
         }
         events.extend(message.end(end));
@@ -185,7 +186,7 @@ mod tests {
                     message["usage"] = event["usage"].clone();
                     message["dflash"] = event["dflash"].clone();
                 }
-                "content_block_stop" | "message_stop" => {}
+                "content_block_stop" | "message_stop" | "ping" => {}
                 other => panic!("{other}"),
             }
         }

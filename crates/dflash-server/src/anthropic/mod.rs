@@ -12,6 +12,9 @@ mod tools;
 pub use error::AnthropicError;
 
 use axum::Router;
+use axum::http::HeaderValue;
+use axum::middleware::map_response;
+use axum::response::Response;
 use axum::routing::post;
 
 use crate::App;
@@ -21,4 +24,13 @@ pub fn routes() -> Router<App> {
     Router::new()
         .route("/v1/messages", post(messages::create))
         .route("/v1/messages/count_tokens", post(count_tokens::create))
+        .layer(map_response(identify))
+}
+
+/// Every answer has an id in its headers; that of an error is in the body too.
+async fn identify(mut response: Response) -> Response {
+    if let Ok(id) = HeaderValue::from_str(&error::request_id()) {
+        response.headers_mut().entry("request-id").or_insert(id);
+    }
+    response
 }

@@ -69,14 +69,15 @@ pub fn prompt_options(app: &App, body: &Fields<'_>) -> Result<ChatOptions, ApiEr
 
 fn check_model(app: &App, body: &Fields<'_>) -> Result<(), ApiError> {
     match body.string("model")? {
-        Some(model) if !app.model.answers_to(model) => Err(ApiError::new(
-            Kind::NotFound,
-            format!(
-                "model: {model} is not served here; this server has {}, and --served-model-name gives it other names",
-                app.model.id
-            ),
-        )),
-        _ => Ok(()),
+        None | Some("default_model") => Ok(()),
+        Some(name) if app.model.answers_to(name) => Ok(()),
+        Some(name) => {
+            let served = &app.model.id;
+            let message = format!(
+                "model: {name:?} is not served here: send {served:?}, or let --served-model-name give it that name"
+            );
+            Err(ApiError::new(Kind::NotFound, message))
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::body::to_bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, ORIGIN};
 use http_body_util::LengthLimitError;
 use serde_json::{Map, Value};
 use tokio::time::timeout;
@@ -55,12 +55,14 @@ async fn read(request: Request, limit: usize, time: Duration) -> Result<Map<Stri
     parse(&bytes)
 }
 
-/// No type at all is fine: many a script forgets it. Forms and files are another matter.
+/// No type at all is fine: many a script forgets it, and `curl -d` then says that it is a form. What a page in a browser
+/// calls a form is one, and files are another matter.
 fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(()) };
     let essence = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
     let lower = essence.to_ascii_lowercase();
-    match lower.is_empty() || lower == "application/json" || lower.ends_with("+json") {
+    let forgotten = lower == "application/x-www-form-urlencoded" && !headers.contains_key(ORIGIN);
+    match lower.is_empty() || lower == "application/json" || lower.ends_with("+json") || forgotten {
         true => Ok(()),
         false => Err(ApiError::new(
             Kind::MediaType,

@@ -163,8 +163,9 @@ pub fn check_prompt(app: &App, prompt: &[u32], param: &str) -> Result<(), ApiErr
         return Err(ApiError::invalid(param, format!("{param} gives an empty prompt: write something")));
     }
     if prompt.len() >= context {
+        // Clients know these words by heart: Claude Code shortens the conversation by itself when it reads them.
         let message = format!(
-            "{param} gives a prompt of {} tokens, and the model's context has {context}: shorten it",
+            "prompt is too long: {} tokens > {context}, the model's context; shorten {param}",
             prompt.len()
         );
         return Err(ApiError::invalid(param, message).code("context_length_exceeded"));

@@ -27,20 +27,19 @@ impl ToolChoice {
     /// Another word or type.
     pub fn of_openai(fields: &Fields<'_>) -> Result<Option<Self>, ApiError> {
         let wrong = || fields.wrong("tool_choice", TAKES);
+        let word = |word: &str| Self::of_word(word).ok_or_else(wrong);
         match fields.value("tool_choice") {
             None => Ok(None),
-            Some(Value::String(word)) => Self::of_word(word).map(Some).ok_or_else(wrong),
-            Some(Value::Object(object)) => {
+            Some(Value::String(given)) => word(given).map(Some),
+            Some(Value::Object(_)) => {
                 let choice = Fields::at("tool_choice", &fields.object_itself()["tool_choice"])?;
-                let kind = choice.required_string("type")?;
-                match kind {
+                match choice.required_string("type")? {
                     "function" => Self::of_function(&choice).map(Some),
-                    "allowed_tools" | "custom" => {
+                    kind @ ("allowed_tools" | "custom") => {
                         let why = format!("the type {kind} is not known here; send the allowed tools alone");
                         Err(fields.refused("tool_choice", why))
                     }
-                    _ if object.len() == 1 => Self::of_word(kind).map(Some).ok_or_else(wrong),
-                    _ => Err(choice.wrong("type", "function, none, auto or required")),
+                    kind => word(kind).map(Some),
                 }
             }
             Some(_) => Err(wrong()),

@@ -3,6 +3,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use dflash_engine::Sampling;
 use dflash_engine::sampling::Field;
+use serde_json::Value;
 
 use crate::ApiError;
 use crate::body::Fields;
@@ -19,10 +20,10 @@ pub fn sampling(fields: &Fields<'_>, server: &Sampling) -> Result<Sampling, ApiE
     };
     let sampling = Sampling {
         temperature: number(Field::Temperature, server.temperature)?,
-        top_k: fields.whole("top_k", 0..=u64::from(u32::MAX))?.map_or(server.top_k, |k| k as usize),
+        top_k: top_k(fields)?.unwrap_or(server.top_k),
         top_p: number(Field::TopP, server.top_p)?,
         min_p: number(Field::MinP, server.min_p)?,
-        repetition_penalty: number(Field::RepetitionPenalty, server.repetition_penalty)?,
+        repetition_penalty: repetition_penalty(fields)?.unwrap_or(server.repetition_penalty),
         presence_penalty: number(Field::PresencePenalty, server.presence_penalty)?,
         frequency_penalty: number(Field::FrequencyPenalty, server.frequency_penalty)?,
         logit_bias: logit_bias(fields)?.unwrap_or_else(|| server.logit_bias.clone()),
@@ -30,6 +31,21 @@ pub fn sampling(fields: &Fields<'_>, server: &Sampling) -> Result<Sampling, ApiE
     };
     refuse_windows(fields, &sampling)?;
     Ok(sampling)
+}
+
+/// Others write -1 for all.
+fn top_k(fields: &Fields<'_>) -> Result<Option<usize>, ApiError> {
+    if fields.value("top_k").and_then(Value::as_i64) == Some(-1) {
+        return Ok(Some(0));
+    }
+    Ok(fields.whole("top_k", 0..=u64::from(u32::MAX))?.map(|k| k as usize))
+}
+
+/// Others write 0 for none.
+fn repetition_penalty(fields: &Fields<'_>) -> Result<Option<f64>, ApiError> {
+    let field = Field::RepetitionPenalty;
+    let given = fields.number_that(field.name(), field.valid(), |x| x == 0.0 || field.accepts(x))?;
+    Ok(given.map(|x| if x == 0.0 { 1.0 } else { x }))
 }
 
 /// Any whole number of 64 bits names a text, negative ones too.
@@ -108,9 +124,9 @@ mod tests {
         for (name, values) in [
             ("temperature", json!([-0.1, 100.1, "1", [], 1e300])),
             ("top_p", json!([0, 1.01, "x"])),
-            ("top_k", json!([-1, 1.5, "4", 1e10])),
+            ("top_k", json!([-2, 1.5, "4", 1e10])),
             ("min_p", json!([-1, 2])),
-            ("repetition_penalty", json!([0, -1, 1e30, "1"])),
+            ("repetition_penalty", json!([0.001, -1, 1e30, "1"])),
             ("presence_penalty", json!([2.1, "0"])),
             ("frequency_penalty", json!([-2.1, {}])),
             ("seed", json!([1.5, "7", 1e30])),
@@ -128,6 +144,8 @@ mod tests {
 
     #[test]
     fn windows_of_penalties_matter_only_beside_a_penalty() {
+        let off = read(json!({"top_k": -1, "repetition_penalty": 0})).unwrap();
+        assert_eq!((off.top_k, off.repetition_penalty), (0, 1.0), "as others write it");
         assert!(read(json!({"repetition_context_size": 20})).is_ok());
         let error = read(json!({"repetition_context_size": 20, "repetition_penalty": 1.1})).unwrap_err();
         assert_eq!(error.param.as_deref(), Some("repetition_context_size"));

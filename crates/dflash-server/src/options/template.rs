@@ -26,12 +26,14 @@ impl Thinking {
     /// # Errors
     /// Another word or type.
     pub fn of_openai(fields: &Fields<'_>) -> Result<Self, ApiError> {
-        let effort = fields.word("reasoning_effort", &EFFORTS.map(|(word, _)| word))?;
+        let of_effort = Self::of_effort(fields.word("reasoning_effort", &EFFORTS.map(|(word, _)| word))?);
         let budget = fields.whole("thinking_budget", 0..=u64::MAX)?;
         let budget = fields.whole("max_thinking_tokens", 0..=u64::MAX)?.or(budget);
-        let enabled = fields.boolean("enable_thinking")?;
-        Ok(Self { enabled, budget: budget.map(|ids| ids as usize), ..Self::of_effort(effort) })
-            .map(|own| Self { enabled: own.enabled.or(Self::of_effort(effort).enabled), ..own })
+        Ok(Self {
+            enabled: fields.boolean("enable_thinking")?.or(of_effort.enabled),
+            budget: budget.map(|ids| usize::try_from(ids).unwrap_or(usize::MAX)),
+            ..of_effort
+        })
     }
 
     /// What an effort means.

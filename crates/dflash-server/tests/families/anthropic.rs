@@ -1,5 +1,8 @@
 //! `/v1/messages` and `/v1/messages/count_tokens`
 
+use std::time::Duration;
+
+use dflash_server::ServerSettings;
 use serde_json::{Value, json};
 
 use crate::common::{Answer, Server, steady};
@@ -228,4 +231,62 @@ async fn errors_have_the_shape_of_the_family() {
         told.push(json!({"request": format!("{method} {path} {body}"), "status": answer.status.as_u16(), "error": steady(answer.json())}));
     }
     insta::assert_json_snapshot!(told);
+}
+
+#[tokio::test]
+async fn signs_of_life_change_nothing() {
+    let server = Server::with(ServerSettings { keep_alive: Duration::ZERO, ..ServerSettings::default() });
+    let long = json!({"system": "x".repeat(1500)});
+    both(&server, &hello(&long)).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_fails_ends_with_an_error() {
+    let server =
+        Server::with(ServerSettings { request_timeout: Some(Duration::ZERO), ..ServerSettings::default() });
+    let events = server.post(PATH, &hello(&json!({"stream": true, "max_tokens": 1000}))).await.events();
+    let last = events.last().unwrap();
+    assert_eq!((&last["type"], &last["error"]["type"]), (&json!("error"), &json!("timeout_error")));
+    let whole = server.post(PATH, &hello(&json!({"max_tokens": 1000}))).await;
+    assert_eq!((whole.status.as_u16(), &whole.json()["error"]), (504, &last["error"]));
+}
+
+#[tokio::test]
+async fn every_field_has_its_effect() {
+    let server = Server::new();
+    let base = json!({"temperature": 1.5, "seed": 10, "max_tokens": 40});
+    let plain = server.post(PATH, &hello(&base)).await.json();
+    assert_eq!(plain["usage"]["output_tokens"], 40, "the seed is of a long answer");
+    assert_eq!(
+        steady(server.post(PATH, &hello(&base)).await.json()),
+        steady(plain.clone()),
+        "a seed names a text"
+    );
+    let text = plain["content"][0]["text"].as_str().unwrap();
+    for more in [
+        json!({"temperature": 0}),
+        json!({"seed": 2}),
+        json!({"top_k": 1}),
+        json!({"top_p": 0.05}),
+        json!({"min_p": 0.9}),
+        json!({"presence_penalty": 2}),
+        json!({"frequency_penalty": 2}),
+        json!({"repetition_penalty": 3}),
+        json!({"max_tokens": 39}),
+        json!({"stop_sequences": [&text[5..7]]}),
+        json!({"system": "Be short."}),
+        json!({"tools": [tool("count")]}),
+        json!({"tools": [tool("count")], "tool_choice": {"type": "any"}}),
+        json!({"thinking": {"type": "enabled", "budget_tokens": 3}}),
+        json!({"output_config": {"format": {"type": "json_schema", "schema": {"type": "boolean"}}}}),
+        json!({"output_format": {"type": "json_schema", "schema": {"type": "boolean"}}}),
+        json!({"chat_template_kwargs": {"enable_thinking": true}}),
+    ] {
+        let other = server.post(PATH, &with(hello(&base), &more)).await;
+        assert_eq!(other.status, 200, "{more}: {}", other.text);
+        assert_ne!(other.json()["dflash"]["ids_sha256"], plain["dflash"]["ids_sha256"], "{more}");
+    }
+    let slow =
+        server.post(PATH, &with(hello(&base), &json!({"dflash": {"speculative": false}}))).await.json();
+    assert_eq!(slow["content"], plain["content"]);
 }

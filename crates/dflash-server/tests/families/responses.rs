@@ -1,5 +1,8 @@
 //! `/v1/responses`
 
+use std::time::Duration;
+
+use dflash_server::ServerSettings;
 use serde_json::{Value, json};
 
 use crate::common::{Server, steady};
@@ -98,6 +101,23 @@ async fn tools_are_called_and_their_results_read() {
 }
 
 #[tokio::test]
+async fn functions_in_a_group_are_called() {
+    let server = Server::new();
+    let group =
+        json!({"type": "namespace", "name": "team", "description": "A team", "tools": [tool("count")]});
+    let ask =
+        json!({"tools": [tool("count"), group], "max_output_tokens": 200, "parallel_tool_calls": false});
+    let choose = json!({"tool_choice": {"type": "function", "name": "team.count"}});
+    let response = both(&server, &with(hello(&ask), &choose)).await;
+    let output = response["output"].as_array().unwrap();
+    let call = output.iter().find(|item| item["type"] == "function_call").unwrap();
+    assert_eq!((&call["namespace"], &call["name"]), (&json!("team"), &json!("count")));
+    let result = json!({"type": "function_call_output", "call_id": call["call_id"], "output": "4"});
+    let again = json!({"input": [{"role": "user", "content": "Hello"}, call, result]});
+    assert_eq!(server.post(PATH, &with(hello(&ask), &again)).await.status, 200);
+}
+
+#[tokio::test]
 async fn a_format_is_kept() {
     let server = Server::new();
     let schema = &tool("x")["parameters"];
@@ -129,6 +149,8 @@ async fn what_cannot_be_obeyed_is_refused_by_name() {
         hello(&json!({"top_logprobs": 3})),
         hello(&json!({"tools": [{"type": "web_search"}]})),
         hello(&json!({"tools": [{"type": "function", "function": {"name": "a"}}]})),
+        hello(&json!({"tools": [{"type": "namespace", "name": "a"}]})),
+        hello(&json!({"tools": [{"type": "namespace", "name": "a", "tools": [tool("b")]}, tool("a.b")]})),
         hello(&json!({"tool_choice": "required"})),
         hello(&json!({"tool_choice": {"type": "allowed_tools", "tools": []}})),
         hello(&json!({"text": {"format": {"type": "yaml"}}})),
@@ -156,5 +178,52 @@ async fn what_changes_nothing_is_accepted() {
         let answer = server.post(PATH, &hello(&more)).await;
         assert_eq!(answer.status, 200, "{more}: {}", answer.text);
         assert_eq!(answer.json()["store"], false);
+    }
+}
+
+#[tokio::test]
+async fn signs_of_life_change_nothing() {
+    let server = Server::with(ServerSettings { keep_alive: Duration::ZERO, ..ServerSettings::default() });
+    both(&server, &hello(&json!({"instructions": "x".repeat(1500)}))).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_fails_ends_as_failed() {
+    let server =
+        Server::with(ServerSettings { request_timeout: Some(Duration::ZERO), ..ServerSettings::default() });
+    let events =
+        server.post(PATH, &hello(&json!({"stream": true, "max_output_tokens": 1000}))).await.events();
+    let last = events.last().unwrap();
+    assert_eq!((&last["type"], &last["response"]["status"]), (&json!("response.failed"), &json!("failed")));
+    let whole = server.post(PATH, &hello(&json!({"max_output_tokens": 1000}))).await;
+    assert_eq!(
+        (whole.status.as_u16(), &whole.json()["error"]["message"]),
+        (504, &last["response"]["error"]["message"])
+    );
+}
+
+#[tokio::test]
+async fn every_field_has_its_effect() {
+    let server = Server::new();
+    let base = json!({"temperature": 1.5, "seed": 10, "max_output_tokens": 40});
+    let plain = server.post(PATH, &hello(&base)).await.json();
+    assert_eq!(plain["usage"]["output_tokens"], 40, "the seed is of a long answer");
+    let text = plain["output_text"].as_str().unwrap();
+    for more in [
+        json!({"temperature": 0}),
+        json!({"seed": 2}),
+        json!({"top_p": 0.05}),
+        json!({"max_output_tokens": 39}),
+        json!({"stop": &text[5..7]}),
+        json!({"instructions": "Be short."}),
+        json!({"tools": [tool("count")]}),
+        json!({"tools": [tool("count")], "tool_choice": "required"}),
+        json!({"reasoning": {"effort": "low"}, "thinking_budget": 3}),
+        json!({"text": {"format": {"type": "json_object"}}}),
+        json!({"chat_template_kwargs": {"enable_thinking": true}}),
+    ] {
+        let other = server.post(PATH, &with(hello(&base), &more)).await;
+        assert_eq!(other.status, 200, "{more}: {}", other.text);
+        assert_ne!(other.json()["dflash"]["ids_sha256"], plain["dflash"]["ids_sha256"], "{more}");
     }
 }

@@ -41,7 +41,7 @@ async fn fields_of_a_chat() {
         json!({"max_completion_tokens": 0}),
         json!({"temperature": "hot"}),
         json!({"top_p": 0}),
-        json!({"repetition_penalty": 0}),
+        json!({"repetition_penalty": 0.001}),
         json!({"logit_bias": {"300": 1}}),
         json!({"logit_bias": {"1": 101}}),
         json!({"n": 0}),

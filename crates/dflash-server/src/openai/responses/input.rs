@@ -1,5 +1,6 @@
 use serde_json::Value;
 
+use super::namespace::full_name;
 use crate::ApiError;
 use crate::body::Fields;
 use crate::conversation::{Conversation, text};
@@ -54,8 +55,8 @@ fn take(conversation: &mut Conversation, item: &Fields<'_>) -> Result<(), ApiErr
                 Some(id) => id,
                 None => item.required_string("id")?,
             };
-            let name = item.required_string("name")?;
-            conversation.call(id, name, item.string("arguments")?.unwrap_or("{}"));
+            let name = full_name(item.string("namespace")?, item.required_string("name")?);
+            conversation.call(id, &name, item.string("arguments")?.unwrap_or("{}"));
             Ok(())
         }
         "function_call_output" => {

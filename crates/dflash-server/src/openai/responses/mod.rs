@@ -1,6 +1,7 @@
 //! `POST /v1/responses`
 
 mod input;
+mod namespace;
 mod output;
 mod request;
 mod response;

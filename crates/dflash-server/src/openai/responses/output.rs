@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use crate::generation::Piece;
@@ -10,6 +12,8 @@ pub struct Output {
     items: Vec<Item>,
     /// Whether the last item may still grow.
     open: bool,
+    /// Group and name of functions that are in a group, by what the model calls them.
+    grouped: HashMap<String, (String, String)>,
 }
 
 #[derive(Debug)]
@@ -25,7 +29,7 @@ struct Item {
 enum ItemKind {
     Reasoning,
     Message,
-    Call { call_id: String, name: String },
+    Call { call_id: String, namespace: Option<String>, name: String },
 }
 
 /// Of an item.
@@ -40,12 +44,17 @@ pub enum Status {
 }
 
 impl Output {
+    /// Nothing yet; `grouped` has group and name of functions that are in a group, by what the model calls them.
+    pub fn new(grouped: HashMap<String, (String, String)>) -> Self {
+        Self { grouped, ..Self::default() }
+    }
+
     /// Takes more of the answer.
     pub fn push(&mut self, piece: Piece) -> Vec<Value> {
         match piece {
             Piece::Reasoning(text) => self.text(ItemKind::Reasoning, &text),
             Piece::Content(text) => self.text(ItemKind::Message, &text),
-            Piece::CallStart { name, .. } => self.start(ItemKind::Call { call_id: fresh_id("call"), name }),
+            Piece::CallStart { name, .. } => self.call(name),
             Piece::CallArguments { json, .. } => self.grow(&json),
             Piece::CallEnd { .. } => self.close(Status::Completed),
         }
@@ -89,6 +98,14 @@ impl Output {
         events
     }
 
+    fn call(&mut self, name: String) -> Vec<Value> {
+        let (namespace, name) = match self.grouped.get(&name) {
+            Some((namespace, name)) => (Some(namespace.clone()), name.clone()),
+            None => (None, name),
+        };
+        self.start(ItemKind::Call { call_id: fresh_id("call"), namespace, name })
+    }
+
     fn start(&mut self, kind: ItemKind) -> Vec<Value> {
         let mut events = self.close(Status::Completed);
         let item = Item::new(kind);
@@ -105,7 +122,7 @@ impl Output {
         events
     }
 
-    /// Adds to the last item.
+    /// Adds to the last item, which has been started.
     fn grow(&mut self, text: &str) -> Vec<Value> {
         let index = self.items.len() - 1;
         self.items[index].text += text;
@@ -133,9 +150,15 @@ impl Item {
             ItemKind::Message => {
                 json!({"id": id, "type": "message", "status": status, "role": "assistant", "content": [self.part()]})
             }
-            ItemKind::Call { call_id, name } => json!({
-                "id": id, "type": "function_call", "status": status, "call_id": call_id, "name": name, "arguments": text,
-            }),
+            ItemKind::Call { call_id, namespace, name } => {
+                let mut item = json!({
+                    "id": id, "type": "function_call", "status": status, "call_id": call_id, "name": name, "arguments": text,
+                });
+                if let Some(namespace) = namespace {
+                    item["namespace"] = namespace.as_str().into();
+                }
+                item
+            }
         }
     }
 

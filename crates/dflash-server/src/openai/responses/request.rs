@@ -3,6 +3,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::input::messages;
+use super::namespace;
 use crate::body::Fields;
 use crate::openai::common::{check_idle, check_model};
 use crate::options::{
@@ -92,20 +93,37 @@ pub fn echo(body: &Fields<'_>, options: &ChatOptions) -> Map<String, Value> {
     echo
 }
 
-/// Tools without the nesting that chat completions have.
+/// Tools without the nesting that chat completions have, alone or in groups.
 fn tools(body: &Fields<'_>) -> Result<Tools, ApiError> {
-    let mut names = HashSet::new();
-    let tools = body.objects("tools")?.unwrap_or_default();
-    let list = tools.iter().map(|tool| function(tool, &mut names)).collect::<Result<_, _>>()?;
+    let (mut names, mut groups) = (HashSet::new(), HashSet::new());
+    let mut list = Vec::new();
+    for tool in body.objects("tools")?.unwrap_or_default() {
+        match tool.required_string("type")? {
+            "namespace" => list.extend(namespace::functions(&tool, &mut groups)?),
+            _ => list.push(function(&tool, &mut names)?),
+        }
+    }
     let choice = ToolChoice::of_openai(body)?.unwrap_or_default();
     let one_call = !body.boolean("parallel_tool_calls")?.unwrap_or(true);
-    Tools { list, choice, one_call }.checked()
+    let tools = Tools { list, choice, one_call }.checked()?;
+    let mut seen = HashSet::new();
+    if let Some(twice) = tools.names().find(|name| !seen.insert(*name)) {
+        return Err(ApiError::invalid("tools", format!("tools has {twice:?} twice: names are unique")));
+    }
+    Ok(tools)
 }
 
-fn function<'a>(tool: &Fields<'a>, names: &mut HashSet<&'a str>) -> Result<Value, ApiError> {
+/// A function as chat completions nest it.
+///
+/// # Errors
+/// Other tools, other nesting, a name that is taken.
+pub fn function<'a>(tool: &Fields<'a>, names: &mut HashSet<&'a str>) -> Result<Value, ApiError> {
     let kind = tool.required_string("type")?;
     if kind != "function" {
-        return Err(tool.refused("type", format!("nothing runs {kind} here; send functions")));
+        return Err(tool.refused(
+            "type",
+            format!("nothing runs {kind} here; send functions, and turn {kind} off in the client"),
+        ));
     }
     if tool.has("function") {
         return Err(tool.refused("function", "name and parameters stand in the tool itself here"));

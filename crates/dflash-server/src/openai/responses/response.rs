@@ -2,6 +2,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 
+use super::namespace::by_full_name;
 use super::output::{Output, Status, fresh_id};
 use crate::ApiError;
 use crate::generation::{Finish, Piece, Usage};
@@ -31,7 +32,8 @@ impl Response {
     /// One without output.
     pub fn new(id: String, model: String, echo: Map<String, Value>) -> Self {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
-        Self { id, created, model, echo, output: Output::default(), sequence: 0, end: None }
+        let output = Output::new(by_full_name(&echo));
+        Self { id, created, model, echo, output, sequence: 0, end: None }
     }
 
     /// A fresh id.
@@ -150,6 +152,7 @@ mod tests {
         let mut response = Response::new("resp_1".into(), "tiny".into(), Map::new());
         let mut events = response.begin();
         for piece in pieces {
+            events.extend(response.idle());
             events.extend(response.pieces(vec![piece]));
         }
         let stats =
