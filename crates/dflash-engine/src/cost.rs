@@ -82,8 +82,8 @@ impl StepCosts {
     /// Whether these could be the costs of `decoder` with up to `sequences` sequences in a step: a curve for every
     /// proposer that has a cost, and as many rows as matter.
     pub fn fit(&self, decoder: &Decoder, sequences: usize) -> bool {
-        let last = self.verify.points().last().map_or(0, |point| point.0);
-        if shared(decoder.options().max_width(), sequences).any(|rows| rows > last) {
+        let timed = |rows: usize| self.verify.points().iter().any(|point| point.0 == rows);
+        if !shared(decoder.options().max_width(), sequences).all(timed) {
             return false;
         }
         let proposers = decoder.proposers();

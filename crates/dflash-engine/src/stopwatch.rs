@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use dflash_models::Taps;
@@ -41,14 +42,15 @@ impl Effort {
     pub const THOROUGH: Self = Self { repetitions: 25, long: Duration::from_secs(1) };
 }
 
-/// Rows at which steps of several sequences are timed.
-const SHARED: [usize; 4] = [24, 32, 48, 64];
+/// Rows at which steps of several sequences are timed: also just behind the sizes that kernels have, as one row more may
+/// cost as much as the first.
+const SHARED: [usize; 11] = [3, 6, 9, 12, 17, 24, 25, 32, 33, 48, 64];
 /// Sequences that share a proposal when it is timed.
 const MATES: [usize; 2] = [2, 4];
 
-/// Rows beyond a block of `width` at which the steps of `sequences` sequences are timed.
+/// Rows at which steps are timed where up to `sequences` sequences of `width` rows share them.
 pub(crate) fn shared(width: usize, sequences: usize) -> impl Iterator<Item = usize> {
-    SHARED.into_iter().filter(move |rows| (width + 1..=width * sequences).contains(rows))
+    SHARED.into_iter().filter(move |&rows| sequences > 1 && rows <= width * sequences)
 }
 
 /// Times the passes of a decoder, on short sequences of its own.
@@ -118,7 +120,8 @@ impl<'a> Stopwatch<'a> {
     pub fn passes(&self, widths: &[usize]) -> Vec<Pass> {
         let (most, sequences) = (self.width(), self.caches.len());
         let alone = || widths.iter().copied().filter(|&width| width < most).chain([most]);
-        let mut passes: Vec<Pass> = alone().chain(shared(most, sequences)).map(Pass::Verify).collect();
+        let rows: BTreeSet<usize> = alone().chain(shared(most, sequences)).collect();
+        let mut passes: Vec<Pass> = rows.into_iter().map(Pass::Verify).collect();
         let mates = || MATES.into_iter().filter(|&mates| mates <= sequences).map(|mates| mates * most);
         for (proposer, states) in self.states.iter().enumerate() {
             let widths = alone().chain(mates()).filter(|&width| width > 1 && !states.is_empty());

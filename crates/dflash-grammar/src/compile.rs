@@ -54,6 +54,13 @@ fn answer(lark: &mut Lark<'_>, constraint: &Constraint) -> Result<String, Gramma
         Constraint::ToolCalls { format, tools, choice, parallel } => {
             calls::answer(lark, *format, &Tool::read_all(tools)?, choice, *parallel)
         }
+        Constraint::AnyOf(constraints) => {
+            let rules: Vec<String> = constraints
+                .iter()
+                .map(|constraint| answer(lark, constraint).map(|expression| lark.rule(&expression)))
+                .collect::<Result<_, _>>()?;
+            Ok(lark.rule(&rules.join(" | ")))
+        }
         Constraint::Choice(texts) => {
             bound("a choice's size in bytes", texts.iter().map(String::len).sum(), MOST_LARK)?;
             let texts: Vec<String> = texts.iter().map(|text| literal(text)).collect();
@@ -123,6 +130,7 @@ fn refused(constraint: &Constraint, words: &str) -> GrammarError {
     match constraint {
         Constraint::JsonObject | Constraint::JsonSchema(_) => GrammarError::Schema { reason },
         Constraint::ToolCalls { .. } => GrammarError::Tools { reason },
+        Constraint::AnyOf(_) => GrammarError::Grammar { kind: "constraint", reason },
         Constraint::Choice(_) => GrammarError::Grammar { kind: "choice", reason },
         Constraint::Regex(_) => GrammarError::Grammar { kind: "regular expression", reason },
         Constraint::Lark(_) => GrammarError::Grammar { kind: "grammar", reason },

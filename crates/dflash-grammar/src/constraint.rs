@@ -20,6 +20,8 @@ pub enum Constraint {
         /// Whether there may be several calls.
         parallel: bool,
     },
+    /// What any of these allows; none of them may begin as another does.
+    AnyOf(Vec<Constraint>),
     /// One of these texts.
     Choice(Vec<String>),
     /// Text that a regular expression matches from its first to its last character.

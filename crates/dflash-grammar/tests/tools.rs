@@ -107,6 +107,26 @@ fn required_calls_are_calls_and_nothing_else() {
 }
 
 #[test]
+fn calls_or_text_of_a_form() {
+    // Of the others, a call begins as the text may.
+    let marked = |format: &ToolFormat| !matches!(format, ToolFormat::Llama | ToolFormat::Json);
+    for format in FORMATS.into_iter().filter(marked) {
+        let either = Constraint::AnyOf(vec![
+            constraint(format, ToolChoice::Required, true),
+            Constraint::JsonSchema(
+                json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
+            ),
+        ]);
+        for fits in [calls(format)[0], "{\"n\": 3}"] {
+            assert!(passes(&either, fits), "{format:?} {fits}");
+        }
+        for strange in ["Hello", "{\"n\": true}", ""] {
+            assert!(!passes(&either, strange), "{format:?} {strange}");
+        }
+    }
+}
+
+#[test]
 fn a_named_tool_is_the_one_that_is_called() {
     for format in FORMATS {
         let [weather, now] = calls(format);

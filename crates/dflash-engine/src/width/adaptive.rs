@@ -16,7 +16,7 @@ const MEASURE_PLAIN: usize = 64;
 const RANKS: usize = 4;
 /// Cycles in a row without a promise after which a proposer is given up where a step is shared, there being less to win
 /// and the looking on costing as much as ever: of one that earlier requests have shown, and of any.
-const GIVEN_UP: [usize; 2] = [8, 64];
+const GIVEN_UP: [usize; 2] = [8, 24];
 /// A cycle that took longer than so many times its estimate was disturbed.
 const DISTURBED: f64 = 1.5;
 /// Cycles that the pace remembers.
@@ -250,10 +250,10 @@ impl Adaptive {
         draft + self.costs.share(verified, rows)
     }
 
-    /// What it took, in the same seconds.
+    /// What it took, in the same seconds: all that the step took beyond a plain one is due to those that drafted.
     fn took(&self, outcome: &Outcome<'_>) -> f64 {
-        let part = self.costs.share(outcome.verified, outcome.rows) / self.costs.step(outcome.rows);
-        outcome.draft_s + outcome.step_s * part
+        let Outcome { verified, rows, step_s, draft_s, .. } = *outcome;
+        draft_s + self.costs.took(verified, rows, step_s)
     }
 
     /// Learns from every drafted id that was judged.
@@ -315,6 +315,7 @@ impl WidthPolicy for Adaptive {
             }
             let Some(bid) = self.bid(proposer, offer.class, most, pace) else {
                 reason = Reason::LossLimit;
+                self.tracks[proposer].idle += 1;
                 continue;
             };
             let track = &mut self.tracks[proposer];

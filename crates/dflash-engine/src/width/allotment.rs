@@ -22,8 +22,6 @@ pub(crate) struct Allotment {
     drafting: f64,
     /// Reach, block and number of every node of the step.
     nodes: Vec<(f64, usize, usize)>,
-    /// Blocks that have nodes.
-    blocks: usize,
 }
 
 /// What a step showed.
@@ -42,7 +40,7 @@ impl Allotment {
     pub fn new(costs: Arc<StepCosts>) -> Self {
         let (ids, steps) = (MEMORY / 4.0, MEMORY / 4.0);
         let costs = LiveCosts::new(costs);
-        Self { costs, ids, steps, drafting: 1.0, nodes: Vec::new(), blocks: 0 }
+        Self { costs, ids, steps, drafting: 1.0, nodes: Vec::new() }
     }
 
     /// Among how many of `sequences` a draft's pass is divided.
@@ -77,18 +75,16 @@ impl Allotment {
     pub fn meet(&mut self, company: Company) {
         self.costs.meet(company);
         self.nodes.clear();
-        self.blocks = 0;
     }
 
     /// A block was drafted; parents come before their children.
     pub fn offer(&mut self, block: usize, nodes: &[Node]) {
         self.nodes.extend(nodes.iter().enumerate().map(|(number, node)| (node.reach, block, number)));
-        self.blocks += usize::from(!nodes.is_empty());
     }
 
     /// Picks the nodes that are verified: of every block some of the first.
     pub fn allot(&mut self) {
-        if self.blocks < 2 {
+        if self.nodes.is_empty() || self.costs.company().sequences < 2 {
             return;
         }
         self.nodes.sort_by(|a, b| b.0.total_cmp(&a.0).then((a.2, a.1).cmp(&(b.2, b.1))));
@@ -170,8 +166,9 @@ mod tests {
     }
 
     #[test]
-    fn a_block_of_its_own_is_as_its_policy_wants_it() {
-        assert_eq!(kept(vec![(1, 1.0), (64, 64.0)], &[&[0.1, 0.01], &[]]), [2, 0]);
+    fn the_block_of_a_sequence_alone_is_as_its_policy_wants_it() {
+        assert_eq!(kept(vec![(1, 1.0), (64, 64.0)], &[&[0.1, 0.01]]), [2]);
+        assert_eq!(kept(vec![(1, 1.0), (64, 64.0)], &[&[0.1, 0.01], &[]]), [0, 0]);
     }
 
     #[test]

@@ -89,13 +89,18 @@ impl LiveCosts {
 
     /// Seconds of a sequence's part in a step of `all` rows, of which it had `rows`.
     pub fn share(&self, rows: usize, all: usize) -> f64 {
+        let plain_step = self.step(self.company.rows);
+        self.took(rows, all, self.step(all).max(if self.company.sequences == 1 { 0.0 } else { plain_step }))
+    }
+
+    /// The same, where the step took `seconds`.
+    pub fn took(&self, rows: usize, all: usize, seconds: f64) -> f64 {
         let Company { sequences, rows: before, .. } = self.company;
-        let whole = self.step(all);
         if sequences == 1 {
-            return whole;
+            return seconds;
         }
         let added = (rows - 1) as f64 / all.saturating_sub(before).max(1) as f64;
-        self.plain() + (whole - self.step(before)).max(0.0) * added.min(1.0)
+        self.plain() + (seconds - self.step(before)) * added.min(1.0)
     }
 
     /// Whether a proposal takes a time worth knowing.

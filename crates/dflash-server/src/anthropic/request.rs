@@ -4,8 +4,8 @@ use super::conversation::messages;
 use super::tools::tools;
 use crate::body::Fields;
 use crate::options::{
-    ChatOptions, Extension, Known, OutputFormat, Thinking, ToolChoice, max_tokens, refuse_known, sampling,
-    stop_strings, template_kwargs,
+    ChatOptions, Extension, Known, OutputFormat, Thinking, max_tokens, refuse_known, sampling, stop_strings,
+    template_kwargs,
 };
 use crate::{ApiError, App, Kind};
 
@@ -63,13 +63,6 @@ pub fn prompt_options(app: &App, body: &Fields<'_>) -> Result<ChatOptions, ApiEr
         metadata.string("user_id")?;
     }
     let (tools, output) = (tools(body)?, output(body)?);
-    if tools.choice == ToolChoice::Auto && !tools.list.is_empty() && !output.is_free() {
-        return Err(ApiError::invalid(
-            "output_config.format",
-            "output_config.format and tools are both there: set tool_choice to none for text of that format, or to \
-             any for a call",
-        ));
-    }
     Ok(ChatOptions {
         tools,
         output,

@@ -1,6 +1,6 @@
 use dflash_engine::{Sampling, SamplingParams};
 use dflash_grammar::{Constraint, ToolChoice as Demand};
-use dflash_text::{ChatPrompt, ChatRequest};
+use dflash_text::{ChatPrompt, ChatRequest, ToolFormat};
 use serde_json::{Map, Value};
 
 use super::{Extension, OutputFormat, Thinking, ToolChoice, Tools};
@@ -74,7 +74,7 @@ impl ChatOptions {
     /// # Errors
     /// As [`ChatOptions::prompt`]; wishes that contradict each other or that the model does not take.
     pub fn generation(self, app: &App) -> Result<Generation, ApiError> {
-        self.check_output()?;
+        self.check_output(app)?;
         let prompt = self.prompt(app)?;
         check_prompt(app, &prompt.ids, "messages")?;
         Ok(Generation {
@@ -90,20 +90,25 @@ impl ChatOptions {
         })
     }
 
-    /// What decoding has to keep to. Calls that the model may make are its own affair, unless a tool is strict.
+    /// What decoding has to keep to. Calls that the model may make are its own affair, unless a tool is strict or what is
+    /// no call has a form.
     fn constraint(&self, app: &App) -> Option<Constraint> {
-        let choice = match &self.tools.choice {
-            ToolChoice::Required => Demand::Required,
-            ToolChoice::Named(name) => Demand::Named(name.clone()),
-            ToolChoice::Auto if self.tools.any_is_strict() => Demand::Auto,
-            ToolChoice::Auto | ToolChoice::None => return self.output.constraint(),
-        };
-        Some(Constraint::ToolCalls {
+        let calls = |choice| Constraint::ToolCalls {
             format: app.model.format.tools(),
             tools: self.tools.list.clone(),
             choice,
             parallel: !self.tools.one_call,
-        })
+        };
+        let text = self.output.constraint();
+        match &self.tools.choice {
+            ToolChoice::Required => Some(calls(Demand::Required)),
+            ToolChoice::Named(name) => Some(calls(Demand::Named(name.clone()))),
+            ToolChoice::Auto if !self.tools.list.is_empty() && text.is_some() => {
+                text.map(|text| Constraint::AnyOf(vec![calls(Demand::Required), text]))
+            }
+            ToolChoice::Auto if self.tools.any_is_strict() => Some(calls(Demand::Auto)),
+            ToolChoice::Auto | ToolChoice::None => text,
+        }
     }
 
     /// How the answer is read.
@@ -119,14 +124,15 @@ impl ChatOptions {
         }
     }
 
-    /// An answer is either calls or text of a format; who wants both must say which.
-    fn check_output(&self) -> Result<(), ApiError> {
-        let may_call = !self.tools.shown().is_empty() && self.tools.choice == ToolChoice::Auto;
-        match may_call && !self.output.is_free() {
+    /// Calls without a marker before them cannot be told from text of a format while they are written.
+    fn check_output(&self, app: &App) -> Result<(), ApiError> {
+        let may_call = !self.tools.list.is_empty() && self.tools.choice == ToolChoice::Auto;
+        let bare = matches!(app.model.format.tools(), ToolFormat::Llama | ToolFormat::Json);
+        match may_call && bare && self.output.constraint().is_some() {
             true => Err(ApiError::invalid(
                 "response_format",
-                "response_format and tools are both there: set tool_choice to \"none\" for text of that format, or to \
-                 \"required\" for a call",
+                "response_format and tools are both there, and this model writes calls as bare JSON: set tool_choice to \
+                 \"none\" for text of that format, or to \"required\" for a call",
             )),
             false => Ok(()),
         }
@@ -165,8 +171,9 @@ pub fn check_prompt(app: &App, prompt: &[u32], param: &str) -> Result<(), ApiErr
     if prompt.len() >= context {
         // Clients know these words by heart: Claude Code shortens the conversation by itself when it reads them.
         let message = format!(
-            "prompt is too long: {} tokens > {context}, the model's context; shorten {param}",
-            prompt.len()
+            "prompt is too long: {} tokens > {} that the model's context of {context} has room for; shorten {param}",
+            prompt.len(),
+            context - 1
         );
         return Err(ApiError::invalid(param, message).code("context_length_exceeded"));
     }

@@ -72,11 +72,6 @@ impl OutputFormat {
             Self::Choice(texts) => Some(Constraint::Choice(texts.clone())),
         }
     }
-
-    /// Whether any text will do.
-    pub fn is_free(&self) -> bool {
-        *self == Self::Text
-    }
 }
 
 /// A schema is an object, or `true` for anything.

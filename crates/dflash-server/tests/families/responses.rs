@@ -156,7 +156,6 @@ async fn what_cannot_be_obeyed_is_refused_by_name() {
         hello(&json!({"text": {"format": {"type": "yaml"}}})),
         hello(&json!({"text": {"verbosity": "low"}})),
         hello(&json!({"reasoning": {"effort": "huge"}})),
-        hello(&json!({"tools": [tool("a")], "text": {"format": {"type": "json_object"}}})),
         hello(&json!({"input": "x".repeat(3000)})),
         hello(&json!({"max_tokens": 5})),
         hello(&json!({"max_completion_tokens": 5})),

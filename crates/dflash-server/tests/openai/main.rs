@@ -11,6 +11,7 @@ mod gate;
 mod life;
 mod models;
 mod refusals;
+mod side_by_side;
 mod stream;
 
 use serde_json::{Value, json};

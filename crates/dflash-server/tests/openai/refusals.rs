@@ -58,7 +58,6 @@ async fn fields_of_a_chat() {
         json!({"tool_choice": "required"}),
         json!({"tools": [tool], "tool_choice": {"type": "function", "function": {"name": "g"}}}),
         json!({"tools": [tool], "tool_choice": {"type": "allowed_tools"}}),
-        json!({"tools": [tool], "response_format": {"type": "json_object"}}),
         json!({"response_format": {"type": "xml"}}),
         json!({"reasoning_effort": "extreme"}),
         json!({"thinking_budget": -1}),
