@@ -7,6 +7,7 @@ mod cancel;
 mod chat;
 mod completions;
 mod constrained;
+mod faults;
 mod gate;
 mod life;
 mod models;
