@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use dflash_models::Target;
@@ -62,14 +63,21 @@ pub struct Decoder {
     costs: Option<Arc<StepCosts>>,
     experience: Arc<Mutex<Experience>>,
     policy: Box<NewPolicy>,
+    /// Policies made so far.
+    policies: AtomicUsize,
 }
+
+/// Of so many requests one tries a proposer of which nothing is to be expected: texts change.
+const EXPLORES: usize = 16;
 
 impl Decoder {
     /// A decoder with the policy of `options.mode`. Adaptive widths need [`Decoder::set_costs`] first;
     /// until then every step is plain.
     pub fn new(target: Box<dyn Target>, proposers: Vec<Box<dyn Proposer>>, options: DecoderOptions) -> Self {
         let experience = Arc::new(Mutex::new(Experience::new(&proposers, options.block)));
-        Self { target, proposers, options, costs: None, experience, policy: Box::new(policy_of_mode) }
+        let policy = Box::new(policy_of_mode);
+        let policies = AtomicUsize::new(0);
+        Self { target, proposers, options, costs: None, experience, policy, policies }
     }
 
     /// Replaces the width policy of new sequences.
@@ -239,6 +247,8 @@ fn policy_of_mode(decoder: &Decoder) -> Box<dyn WidthPolicy> {
         (VerifyMode::Adaptive | VerifyMode::Tree, Some(costs)) => {
             let (costs, experience) = (Arc::clone(costs), Arc::clone(&decoder.experience));
             let policy = Adaptive::new(costs, experience, &decoder.proposers, width);
+            let explores = decoder.policies.fetch_add(1, Relaxed).is_multiple_of(EXPLORES);
+            let policy = if explores { policy.exploring() } else { policy };
             match decoder.options.mode {
                 VerifyMode::Tree => Box::new(policy.with_trees(width)),
                 _ => Box::new(policy),

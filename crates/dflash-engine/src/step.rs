@@ -67,7 +67,13 @@ fn run(
     tell: &mut Tell<'_>,
 ) -> Result<(), EngineError> {
     let company = company(scratch, seqs);
-    seqs.iter_mut().filter(|seq| seq.decodes()).for_each(|seq| seq.policy.meet(company));
+    let all = seqs.iter().filter(|seq| !seq.is_over()).count();
+    for seq in seqs.iter_mut().filter(|seq| seq.part != Part::Idle) {
+        // One whose prompt is read will decode beside all others.
+        let drafting = if seq.decodes() { company.drafting } else { all };
+        let (sequences, rows) = if seq.decodes() { (company.sequences, company.rows) } else { (all, all) };
+        seq.policy.meet(Company { sequences, rows, drafting });
+    }
     draft(decoder, scratch, seqs)?;
     allot(scratch, seqs, company);
     let mut lap = Lap::start();

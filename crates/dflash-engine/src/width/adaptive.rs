@@ -16,7 +16,8 @@ const MEASURE_PLAIN: usize = 64;
 const RANKS: usize = 4;
 /// Cycles in a row without a promise after which a proposer is given up where a step is shared, there being less to win
 /// and the looking on costing as much as ever: of one that earlier requests have shown, and of any.
-const GIVEN_UP: [usize; 2] = [8, 24];
+const KNOWN_GIVEN_UP: usize = 8;
+const GIVEN_UP: usize = 24;
 /// A cycle that took longer than so many times its estimate was disturbed.
 const DISTURBED: f64 = 1.5;
 /// Cycles that the pace remembers.
@@ -46,6 +47,10 @@ pub struct Adaptive {
     limit: usize,
     /// The drafted ids in work that are verified, where their proposer tells probabilities.
     block: Vec<Judged>,
+    /// Whether every proposer is tried.
+    exploring: bool,
+    /// Whether nothing has been planned yet.
+    fresh: bool,
     /// Whether this is a probe.
     probing: bool,
     /// Whether the proposer of this cycle has told probabilities.
@@ -72,10 +77,10 @@ struct Track {
     promises: Vec<Promises>,
     /// By class.
     probes: Vec<Probe>,
+    /// Whether earlier requests have shown what it is like.
+    known: bool,
     /// Cycles since it last promised to pay, or did.
     idle: usize,
-    /// So many of them are too many in company.
-    most_idle: usize,
 }
 
 /// By width.
@@ -135,12 +140,20 @@ impl Adaptive {
             block: Vec::with_capacity(block),
             probing: false,
             confided: false,
+            exploring: false,
+            fresh: true,
         }
     }
 
     /// Verifies trees of up to `rows` rows instead of chains, where a proposer tells probabilities.
     pub fn with_trees(mut self, rows: usize) -> Self {
         self.trees = Some(rows);
+        self
+    }
+
+    /// Tries every proposer, also one of which nothing is to be expected in company.
+    pub fn exploring(mut self) -> Self {
+        self.exploring = true;
         self
     }
 
@@ -189,6 +202,13 @@ impl Adaptive {
                 Bid { plan: Plan { proposer: Some(proposer), width, ranks }, worth }
             });
         bids.max_by(|a, b| a.worth.total_cmp(&b.worth))
+    }
+
+    /// Whether what earlier requests have shown of a proposer promises anything in the present company.
+    fn may_pay(&self, proposer: usize) -> bool {
+        let pace = self.pace();
+        let plain = 1.0 - pace * self.costs.plain() + MARGIN;
+        self.bid(proposer, 0, self.limit, pace).is_some_and(|bid| bid.worth > plain)
     }
 
     /// Remembers what a block promises at every width; beyond what was drafted by the means of its positions.
@@ -299,7 +319,7 @@ impl WidthPolicy for Adaptive {
 
     fn plan(&mut self, offers: &[Offer], limit: usize) -> Plan {
         self.block.clear();
-        (self.probing, self.confided) = (false, false);
+        (self.probing, self.confided, self.fresh) = (false, false, false);
         self.limit = self.trees.map_or(limit, |rows| rows.min(limit));
         let pace = self.pace();
         let plain = 1.0 - pace * self.costs.plain() + MARGIN;
@@ -385,8 +405,13 @@ impl WidthPolicy for Adaptive {
     }
 
     fn watches(&self, proposer: usize) -> bool {
+        if self.costs.company().sequences == 1 || !self.costs.is_costly(proposer) {
+            return true;
+        }
         let track = &self.tracks[proposer];
-        self.costs.company().sequences == 1 || !self.costs.is_costly(proposer) || track.idle < track.most_idle
+        let most_idle = if track.known { KNOWN_GIVEN_UP } else { GIVEN_UP };
+        let hopeless = self.fresh && track.known && !self.exploring && !self.may_pay(proposer);
+        track.idle < most_idle && !hopeless
     }
 
     fn finish(&mut self) -> PolicyStats {
@@ -408,8 +433,8 @@ impl Track {
             calibration: Calibration::new(known.bins(index), block),
             promises: vec![promises; COMPANIES],
             probes: (0..proposer.classes()).map(|class| Probe::new(known.is_rich(index, class))).collect(),
+            known: known.is_rich(index, 0),
             idle: 0,
-            most_idle: GIVEN_UP[usize::from(!known.is_rich(index, 0))],
         }
     }
 }

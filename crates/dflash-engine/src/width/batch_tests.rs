@@ -246,3 +246,27 @@ fn a_table_that_is_wrong_is_found_out_together() {
         }
     }
 }
+
+#[test]
+fn a_draft_known_to_promise_nothing_in_company_is_not_shown_anything_there_but_for_one_that_explores() {
+    let proposers: [Box<dyn Proposer>; 1] = [Box::new(Named { confident: true })];
+    let watches = |accepted: usize, sequences: usize, explores: bool| {
+        let mut known = Experience::new(&proposers, BLOCK);
+        for block in 0..64 {
+            for position in 0..BLOCK - 1 {
+                known.see_position(0, 0, position, block < accepted);
+            }
+        }
+        let costs = Arc::new(super::tests::NEAR.costs());
+        let policy = Adaptive::new(costs, Arc::new(Mutex::new(known)), &proposers, BLOCK);
+        let mut policy = if explores { policy.exploring() } else { policy };
+        policy.meet(Company { sequences, rows: sequences, drafting: sequences });
+        policy.watches(0)
+    };
+    let (poor, good) = (3, 62);
+    assert_eq!(
+        [watches(poor, 4, false), watches(poor, 4, true), watches(poor, 1, false)],
+        [false, true, true]
+    );
+    assert!(watches(good, 4, false));
+}
