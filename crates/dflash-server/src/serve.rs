@@ -27,10 +27,10 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The system gives no runtime.
-    #[error("cannot start the server: {0}")]
+    #[error("cannot start the server")]
     Start(#[source] io::Error),
     /// The address is taken, or not ours.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}")]
     Listen {
         /// The address.
         address: SocketAddr,

@@ -1,4 +1,4 @@
-//! `generate` and `doctor` to their end, through the real binary, on tiny models.
+//! `generate`, `doctor` and a `serve` that cannot listen to their end, through the real binary, on tiny models.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -465,4 +465,15 @@ fn a_bias_for_a_token_that_the_model_has_not_names_the_flag() {
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.contains("logit_bias names id 4000000"), "{}", ran.stderr);
     assert!(ran.stderr.contains("hint: --logit-bias takes ids"), "{}", ran.stderr);
+}
+
+#[test]
+fn an_address_that_is_taken_is_told_with_a_way_out() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let (model, port) = (model(MODEL), address.port().to_string());
+    let ran = Home::new().run(&["serve", "--model", &model, "--draft", "none", "--port", &port]);
+    assert_eq!(ran.code, Some(1), "{ran:#?}");
+    assert!(ran.stderr.contains(&format!("error: cannot listen on {address}\ncaused by: ")), "{ran:#?}");
+    assert!(ran.stderr.contains("hint: pass --host"), "{ran:#?}");
 }

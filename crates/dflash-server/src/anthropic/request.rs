@@ -21,6 +21,19 @@ const REFUSED: &[Known] = &[
     Known::unless_off("container", "nothing runs here; leave it out"),
     Known::unless_off("thread", "nothing is stored; send the whole conversation"),
     Known::unless_off("fallbacks", "one model is served; leave it out"),
+    Known::never("max_completion_tokens", "its name is max_tokens here"),
+    Known::never("max_output_tokens", "its name is max_tokens here"),
+    Known::unless_off("stop", "its name is stop_sequences here"),
+    Known::unless_off("response_format", "its name is output_config.format here"),
+    Known::never("reasoning_effort", "its name is output_config.effort here"),
+    Known::unless_off("reasoning", "use thinking and output_config.effort"),
+    Known::unless_off("enable_thinking", "use thinking"),
+    Known::never("thinking_budget", "its name is thinking.budget_tokens here"),
+    Known::unless_off("input", "it belongs to /v1/responses; send messages"),
+    Known::unless_off("instructions", "their name is system here"),
+    Known::unless_off("logprobs", "/v1/chat/completions tells log-probabilities"),
+    Known::unless_off("top_logprobs", "/v1/chat/completions tells log-probabilities"),
+    Known::unless_one("n", "a message is one answer; /v1/chat/completions gives several"),
 ];
 
 /// A body of `/v1/messages` in neutral terms.

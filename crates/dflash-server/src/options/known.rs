@@ -73,6 +73,8 @@ impl Known {
         Self::unless_off("adapters", "the served pair is used as it is; leave it out"),
         Self::unless_off("lora", "the served pair is used as it is; leave it out"),
         Self::unless_off("kv_transfer_params", "leave it out"),
+        Self::never("max_new_tokens", "use max_tokens, or max_output_tokens of /v1/responses"),
+        Self::never("n_predict", "use max_tokens, or max_output_tokens of /v1/responses"),
     ];
 
     /// What only a conversation could mean.
@@ -97,6 +99,17 @@ impl Known {
         Self::unless_off("continue_final_message", "use /v1/completions with the text so far"),
         Self::unless_off("echo", "the answer alone is returned"),
         Self::unless_off("documents", "put them into a message"),
+        Self::unless_off("system", "send a message of the role system"),
+        Self::unless_off("instructions", "send a message of the role system"),
+        Self::unless_off("input", "it belongs to /v1/responses; send messages"),
+        Self::unless_off("prompt", "it belongs to /v1/completions; send messages"),
+        Self::unless_off("stop_sequences", "its name is stop here"),
+        Self::never("max_output_tokens", "its name is max_completion_tokens here"),
+        Self::unless_off("text", "its name is response_format here"),
+        Self::unless_off("output_config", "use response_format and reasoning_effort"),
+        Self::unless_off("output_format", "its name is response_format here"),
+        Self::unless_off("thinking", "use enable_thinking and thinking_budget"),
+        Self::unless_off("reasoning", "use reasoning_effort and thinking_budget"),
     ];
 
     /// What only a plain completion could mean.
@@ -111,6 +124,13 @@ impl Known {
         Self::never("max_thinking_tokens", "there is no template in it: use /v1/chat/completions"),
         Self::unless_off("top_logprobs", "its name is logprobs here, a number"),
         Self::never("messages", "they belong to /v1/chat/completions; send prompt"),
+        Self::unless_off("input", "it belongs to /v1/responses; send prompt"),
+        Self::unless_off("system", "it needs a conversation: use /v1/chat/completions"),
+        Self::unless_off("instructions", "they need a conversation: use /v1/chat/completions"),
+        Self::unless_off("stop_sequences", "its name is stop here"),
+        Self::never("max_output_tokens", "its name is max_tokens here"),
+        Self::unless_off("thinking", "there is no template in it: use /v1/chat/completions"),
+        Self::unless_off("reasoning", "there is no template in it: use /v1/chat/completions"),
     ];
 }
 

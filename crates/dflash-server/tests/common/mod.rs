@@ -58,14 +58,17 @@ pub struct Server {
 pub struct Setup {
     pub settings: ServerSettings,
     pub engine: EngineOptions,
-    /// Whether it drafts, by copying.
+    /// Whether it drafts.
     pub drafts: bool,
+    /// Who drafts: one who copies.
+    pub proposer: fn() -> Box<dyn Proposer>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let engine = EngineOptions { max_batch: 4, waiting: 8, step_rows: None };
-        Self { settings: ServerSettings::default(), engine, drafts: false }
+        let proposer = || Box::new(ContextCopy::new(16)) as Box<dyn Proposer>;
+        Self { settings: ServerSettings::default(), engine, drafts: false, proposer }
     }
 }
 
@@ -91,9 +94,8 @@ impl Setup {
         let backend = Arc::new(CpuBackend::new(1, Isa::detect()));
         let target = load_target(folder.path(), backend, &mut |_, _| {}).unwrap().target;
         let mode = if self.drafts { VerifyMode::Fixed } else { VerifyMode::Adaptive };
-        let copy = || Box::new(ContextCopy::new(16)) as Box<dyn Proposer>;
         let options = DecoderOptions { prefill_chunk: 512, block: 16, verify_cap: 0, mode };
-        let decoder = Decoder::new(target, self.drafts.then(copy).into_iter().collect(), options);
+        let decoder = Decoder::new(target, self.drafts.then(self.proposer).into_iter().collect(), options);
         let template = ChatTemplate::new(TEMPLATE, tokenizer.special_tokens()).unwrap();
         let model = ServedModel {
             id: "tiny".into(),

@@ -188,6 +188,19 @@ async fn what_cannot_be_obeyed_is_refused_by_name() {
         hello(&json!({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}})),
         hello(&json!({"output_config": {"format": {"type": "json_schema", "schema": 3}}})),
         hello(&json!({"metadata": "x"})),
+        hello(&json!({"max_completion_tokens": 5})),
+        hello(&json!({"max_output_tokens": 5})),
+        hello(&json!({"stop": "x"})),
+        hello(&json!({"response_format": {"type": "json_object"}})),
+        hello(&json!({"reasoning_effort": "low"})),
+        hello(&json!({"reasoning": {"effort": "low"}})),
+        hello(&json!({"enable_thinking": true})),
+        hello(&json!({"thinking_budget": 5})),
+        hello(&json!({"input": "x"})),
+        hello(&json!({"instructions": "Be short."})),
+        hello(&json!({"logprobs": true})),
+        hello(&json!({"top_logprobs": 2})),
+        hello(&json!({"n": 2})),
     ] {
         let Answer { status, text, .. } = server.post(PATH, &body).await;
         let error: Value = serde_json::from_str(&text).unwrap();

@@ -157,6 +157,15 @@ async fn what_cannot_be_obeyed_is_refused_by_name() {
         hello(&json!({"text": {"verbosity": "low"}})),
         hello(&json!({"reasoning": {"effort": "huge"}})),
         hello(&json!({"input": "x".repeat(3000)})),
+        hello(&json!({"max_tokens": 5})),
+        hello(&json!({"max_completion_tokens": 5})),
+        hello(&json!({"response_format": {"type": "json_object"}})),
+        hello(&json!({"messages": [{"role": "user", "content": "x"}]})),
+        hello(&json!({"system": "Be short."})),
+        hello(&json!({"stop_sequences": ["x"]})),
+        hello(&json!({"thinking": {"type": "disabled"}})),
+        hello(&json!({"logprobs": true})),
+        hello(&json!({"n": 2})),
     ] {
         let answer = server.post(PATH, &body).await;
         let error = &answer.json()["error"];
@@ -172,7 +181,7 @@ async fn what_changes_nothing_is_accepted() {
         json!({"store": false, "background": false, "truncation": "disabled", "include": ["reasoning.encrypted_content"]}),
         json!({"user": "u", "prompt_cache_key": "k", "service_tier": "auto", "a_new_field": 1}),
         json!({"text": {"format": {"type": "text"}}, "reasoning": {"summary": "auto"}}),
-        json!({"stream_options": {"include_obfuscation": false}, "max_tool_calls": 3}),
+        json!({"stream_options": {"include_obfuscation": false}, "max_tool_calls": 3, "n": 1, "logprobs": false}),
     ] {
         let answer = server.post(PATH, &hello(&more)).await;
         assert_eq!(answer.status, 200, "{more}: {}", answer.text);

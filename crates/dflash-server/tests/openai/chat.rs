@@ -74,6 +74,38 @@ async fn the_text_ends_before_a_stop_string() {
 }
 
 #[tokio::test]
+async fn a_stop_string_that_is_whole_within_the_limit_wins() {
+    let server = Setup { drafts: true, ..Setup::default() }.open();
+    // Printable characters alone, so that an id is a character.
+    let others = (0..262).filter(|id| !(32..127).contains(id));
+    let biases: serde_json::Map<_, _> = others.map(|id| (id.to_string(), json!(-100))).collect();
+    let whole = answer(&server, json!({"max_tokens": 24, "logit_bias": biases})).await;
+    let whole = content(&whole).to_owned();
+    assert_eq!(whole.len(), 24);
+    let (start, end) = (10, 14);
+    let at = whole.find(&whole[start..end]).unwrap();
+    let end = at + end - start;
+    for (limit, text, finish) in
+        [(end - 1, &whole[..end - 1], "length"), (end, &whole[..at], "stop"), (end + 1, &whole[..at], "stop")]
+    {
+        let wish =
+            json!({"max_tokens": limit, "stop": &whole[at..end], "logprobs": true, "logit_bias": biases});
+        let cut = answer(&server, wish).await;
+        assert_eq!((content(&cut), &cut["choices"][0]["finish_reason"]), (text, &json!(finish)), "{limit}");
+        let ids = cut["choices"][0]["logprobs"]["content"].as_array().unwrap().len();
+        assert_eq!((ids, &cut["usage"]["completion_tokens"]), (limit.min(end), &json!(ids)), "{limit}");
+    }
+}
+
+#[tokio::test]
+async fn an_unfinished_character_comes_out_once() {
+    let server = Server::new();
+    // The first byte of é again and again: no second one follows.
+    let wish = json!({"max_tokens": 3, "logit_bias": {"195": 100}});
+    assert_eq!(content(&answer(&server, wish).await), "\u{FFFD}\u{FFFD}\u{FFFD}");
+}
+
+#[tokio::test]
 async fn several_answers_have_an_index_and_noise_of_their_own() {
     let server = Server::new();
     let wish = json!({"n": 3, "temperature": 1, "seed": 7});
@@ -156,6 +188,26 @@ async fn short_answers_and_long_prompts_may_be_decoded_plainly() {
 }
 
 #[tokio::test]
+async fn what_is_not_drafted_or_refused_is_that_request_alone() {
+    let settings = dflash_server::ServerSettings {
+        speculative_prompt: Some(60),
+        ..dflash_server::ServerSettings::default()
+    };
+    let server = Setup { drafts: true, settings, ..Setup::default() }.open();
+    let drafted = |body: &Value| body["dflash"]["drafted"].as_u64().unwrap();
+    let short = json!({"max_tokens": 60});
+    let first = answer(&server, short.clone()).await;
+    assert!(drafted(&first) > 0);
+    let long = json!({"max_tokens": 60, "messages": [{"role": "user", "content": "word ".repeat(40)}]});
+    assert_eq!(drafted(&answer(&server, long).await), 0);
+    let picture = json!([{"type": "text", "text": "x"}, {"type": "image_url", "image_url": {"url": "x"}}]);
+    let picture = chat(json!({"messages": [{"role": "user", "content": picture}]}));
+    assert_eq!(server.post(CHAT, &picture).await.status, 400);
+    let again = answer(&server, short).await;
+    assert_eq!((again["choices"].clone(), drafted(&again)), (first["choices"].clone(), drafted(&first)));
+}
+
+#[tokio::test]
 async fn log_probabilities_are_one_for_every_id() {
     let server = Setup { drafts: true, ..Setup::default() }.open();
     let told = answer(&server, json!({"max_tokens": 4, "logprobs": true, "top_logprobs": 2})).await;
@@ -219,6 +271,7 @@ async fn thinking_is_the_templates_affair_and_goes_into_its_own_field() {
         let body = answer(&server, wish).await;
         let message = &body["choices"][0]["message"];
         assert_eq!(message["content"], "");
+        assert_eq!(body["choices"][0]["finish_reason"], "length");
         assert!(message["reasoning_content"].as_str().is_some_and(|text| !text.is_empty()));
         assert_eq!(body["usage"]["completion_tokens_details"]["reasoning_tokens"], 12);
     }

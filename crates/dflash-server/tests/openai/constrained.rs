@@ -134,6 +134,21 @@ async fn with_tools_a_format_holds_for_what_is_no_call() {
 }
 
 #[tokio::test]
+async fn a_call_that_the_limit_cuts_is_no_call() {
+    let server = drafting();
+    for limit in [1, 8, 30] {
+        let wish = json!({"tools": [tool("f")], "tool_choice": "required", "max_tokens": limit});
+        let choice = &answer(&server, wish.clone()).await["choices"][0];
+        assert_eq!(
+            (&choice["finish_reason"], &choice["message"]["tool_calls"]),
+            (&json!("length"), &json!(null))
+        );
+        let chunks = server.post(CHAT, &chat(with(wish, "stream", json!(true)))).await.chunks();
+        assert_eq!(chunks.last().unwrap()["choices"][0]["finish_reason"], "length");
+    }
+}
+
+#[tokio::test]
 async fn no_call_comes_out_of_none() {
     let server = drafting();
     let wish = json!({"tools": [tool("f")], "tool_choice": "none", "max_tokens": 60});

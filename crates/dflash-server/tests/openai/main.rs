@@ -7,10 +7,12 @@ mod cancel;
 mod chat;
 mod completions;
 mod constrained;
+mod faults;
 mod gate;
 mod life;
 mod models;
 mod refusals;
+mod side_by_side;
 mod stream;
 
 use serde_json::{Value, json};

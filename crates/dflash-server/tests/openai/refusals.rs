@@ -90,8 +90,42 @@ async fn fields_that_are_known_and_not_obeyed() {
         json!({"guided_json": {}}),
         json!({"repetition_context_size": 20, "repetition_penalty": 1.2}),
         json!({"continue_final_message": true}),
+        json!({"max_new_tokens": 5}),
+        json!({"n_predict": 5}),
     ];
     insta::assert_snapshot!(said(&server, "/v1/chat/completions", wishes.map(chat)).await);
+}
+
+/// Each of these means something in another API.
+#[tokio::test]
+async fn fields_of_other_apis() {
+    let server = Server::new();
+    let wishes = [
+        json!({"system": "Be short."}),
+        json!({"instructions": "Be short."}),
+        json!({"input": "Hi"}),
+        json!({"prompt": "Hi"}),
+        json!({"stop_sequences": ["x"]}),
+        json!({"max_output_tokens": 5}),
+        json!({"text": {"format": {"type": "json_object"}}}),
+        json!({"output_config": {"effort": "low"}}),
+        json!({"output_format": {"type": "json_schema", "schema": {}}}),
+        json!({"thinking": {"type": "disabled"}}),
+        json!({"reasoning": {"effort": "low"}}),
+    ];
+    let chats = said(&server, "/v1/chat/completions", wishes.clone().map(chat)).await;
+    // A plain completion has neither messages nor formats under these names.
+    let known =
+        ["system", "instructions", "input", "stop_sequences", "max_output_tokens", "thinking", "reasoning"];
+    let bodies = wishes.into_iter().filter(|wish| known.iter().any(|name| !wish[name].is_null()));
+    let bodies = bodies.map(|mut body| {
+        body["prompt"] = json!("x");
+        body
+    });
+    let completions = said(&server, "/v1/completions", bodies).await;
+    insta::assert_snapshot!(format!("{chats}\n{completions}"));
+    let nothing = json!({"system": "", "input": null, "stop_sequences": [], "text": {}, "thinking": null});
+    assert_eq!(server.post("/v1/chat/completions", &chat(nothing)).await.status, 200);
 }
 
 #[tokio::test]

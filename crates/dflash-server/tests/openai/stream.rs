@@ -37,6 +37,7 @@ async fn a_stream_says_what_the_whole_answer_says() {
         json!({"chat_template_kwargs": {"enable_thinking": true}}),
         json!({"stop": ["e", "o", "a"], "max_tokens": 60}),
         json!({"temperature": 1, "seed": 9, "max_tokens": 200, "logit_bias": {"257": 5}}),
+        json!({"max_tokens": 3, "logit_bias": {"195": 100}}),
     ] {
         let chunks = streamed(&server, &wish).await;
         let whole = server.post(CHAT, &chat(wish.clone())).await.json();

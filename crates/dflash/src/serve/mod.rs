@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use dflash_grammar::Grammars;
 use dflash_server::metrics::Metrics;
-use dflash_server::{App, Ended, ModelFacts, ServedModel, Signal};
+use dflash_server::{App, Ended, ModelFacts, ServeError, ServedModel, Signal};
 use dflash_text::{ChatFormat, ChatTemplate, Tokenizer};
 
 use crate::env::Environment;
@@ -46,7 +46,7 @@ pub fn serve(request: &ServeRequest, env: &Environment) -> Outcome<ExitCode> {
     let app = App::observed(model, request.settings.clone(), metrics);
     let ended = dflash_server::serve(app, |address| say(banner.at(address)));
     drop(experience);
-    match ended.map_err(|error| Failure::from_error(&error))? {
+    match ended.map_err(|error| no_server(&error))? {
         Ended::Drained => {}
         Ended::Cut(signal) => {
             drop(caught);
@@ -54,6 +54,15 @@ pub fn serve(request: &ServeRequest, env: &Environment) -> Outcome<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn no_server(error: &ServeError) -> Failure {
+    let failure = Failure::from_error(error);
+    match error {
+        ServeError::Listen { .. } => failure
+            .hint("pass --host with an address of this machine, and --port with a free one, or 0 for any"),
+        ServeError::Start(_) => failure,
+    }
 }
 
 fn number(signal: Signal) -> i32 {

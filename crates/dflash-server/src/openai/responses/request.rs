@@ -31,6 +31,15 @@ const REFUSED: &[Known] = &[
         harmless: includes_nothing,
         why: "reasoning comes as plain text anyway, and nothing else can be included",
     },
+    Known::never("max_tokens", "its name is max_output_tokens here"),
+    Known::never("max_completion_tokens", "its name is max_output_tokens here"),
+    Known::unless_off("response_format", "its name is text.format here"),
+    Known::unless_off("messages", "their name is input here"),
+    Known::unless_off("system", "its name is instructions here"),
+    Known::unless_off("stop_sequences", "its name is stop here"),
+    Known::unless_off("thinking", "use reasoning.effort and thinking_budget"),
+    Known::unless_off("logprobs", "/v1/chat/completions tells log-probabilities"),
+    Known::unless_one("n", "a response has one answer; /v1/chat/completions gives several"),
 ];
 const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh"];
 const SUMMARIES: &[&str] = &["auto", "concise", "detailed"];
