@@ -202,7 +202,11 @@ fn settle_block(
     emit: &mut dyn FnMut(Event) -> bool,
 ) -> Result<(), EngineError> {
     let mut lap = Lap::start();
-    choose(decoder, scratch, seq)?;
+    if let Err(error) = choose(decoder, scratch, seq) {
+        // What came before is the answer's, as it is where every id has a step of its own.
+        deliver(seq, emit);
+        return Err(error);
+    }
     seq.block.laps.choose_s = lap.end();
     accept(seq);
     seq.block.laps.rollback_s = lap.end();

@@ -122,7 +122,7 @@ fn check_lark(text: &str) -> Result<(), GrammarError> {
 }
 
 /// The library's words, without where in its own code, its state and the grammar made here it was.
-fn refused(constraint: &Constraint, words: &str) -> GrammarError {
+pub(crate) fn refused(constraint: &Constraint, words: &str) -> GrammarError {
     const OF_SCHEMA: &str = "failed to compile JSON schema: ";
     let words = words.split_once(OF_SCHEMA).map_or(words, |(_, words)| words);
     let lines = words.lines().map(str::trim).take_while(|line| !line.starts_with('<') && !is_excerpt(line));

@@ -6,7 +6,7 @@ use llguidance::earley::SlicedBiasComputer;
 use llguidance::{Matcher, ParserFactory};
 use toktrie::{InferenceCapabilities, TokEnv};
 
-use crate::compile::{compile, limits};
+use crate::compile::{compile, limits, refused};
 use crate::vocabulary::Vocabulary;
 use crate::{Constraint, GrammarError, GrammarGuard, Reasoning};
 
@@ -46,7 +46,8 @@ impl Grammars {
     ) -> Result<GrammarGuard, GrammarError> {
         let factory = self.factory()?;
         let parser = compile(factory, &self.shared.tokenizer, constraint, reasoning)?;
-        Ok(GrammarGuard::new(Matcher::new(Ok(parser)), Arc::clone(&self.shared.stop_ids)))
+        let guard = GrammarGuard::new(Matcher::new(Ok(parser)), Arc::clone(&self.shared.stop_ids));
+        guard.map_err(|words| refused(constraint, &words))
     }
 
     fn factory(&self) -> Result<&ParserFactory, GrammarError> {

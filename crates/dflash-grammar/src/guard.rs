@@ -17,8 +17,18 @@ pub struct GrammarGuard {
 }
 
 impl GrammarGuard {
-    pub(crate) fn new(matcher: Matcher, stop_ids: Arc<[u32]>) -> Self {
-        Self { matcher, stop_ids, mask: TokenMask::default(), fresh: false }
+    /// At the beginning. The library writes out all that a grammar forces with the first mask, which can take longer than
+    /// to compile it: that is done here, not where ids are decoded.
+    ///
+    /// # Errors
+    /// The library's, where it gives up on that.
+    pub(crate) fn new(matcher: Matcher, stop_ids: Arc<[u32]>) -> Result<Self, String> {
+        let mut guard = Self { matcher, stop_ids, mask: TokenMask::default(), fresh: false };
+        guard.allowed();
+        let forced = guard.matcher.compute_ff_tokens();
+        let first = forced.first().map(|&id| guard.matcher.clone().consume_token(id));
+        first.unwrap_or(Ok(())).map_err(|error| error.to_string())?;
+        Ok(guard)
     }
 
     fn ends(&self, id: u32) -> bool {

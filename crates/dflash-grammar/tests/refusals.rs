@@ -157,3 +157,14 @@ fn hostile_schemas_are_survived() {
         }
     }
 }
+
+#[test]
+fn a_text_that_is_forced_and_endless_is_refused_at_once() {
+    for pattern in ["(a{1000}){1000}", "x((a{100}){100}){100}"] {
+        let refused = guard(&Constraint::Regex(pattern.into())).expect_err(pattern);
+        assert!(matches!(refused, GrammarError::Grammar { kind: "regular expression", .. }), "{refused}");
+    }
+    for pattern in ["(a{90}){90}", "(.{1000}){1000}", "[^\\s\\S]", ""] {
+        guard(&Constraint::Regex(pattern.into())).expect(pattern);
+    }
+}

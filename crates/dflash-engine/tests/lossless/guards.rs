@@ -2,8 +2,8 @@
 
 use dflash_engine::proposer::{BlockDiffusion, ContextCopy, Grammar};
 use dflash_engine::{
-    Decoder, Decoding, EngineError, Proposer, Request, Sampling, SamplingParams, TokenGuard, TokenMask,
-    Verdict, VerifyMode,
+    Decoder, Decoding, EngineError, Event, Proposer, Request, Sampling, SamplingParams, TokenGuard,
+    TokenMask, Verdict, VerifyMode,
 };
 use dflash_models::DraftOptions;
 use dflash_testkit::{Script, TinyDraft};
@@ -174,6 +174,31 @@ fn a_mask_without_an_id_that_can_be_chosen_is_an_error() {
             let request = Request { guard, ..Request::new(vec![1, 2, 3], 20) };
             let error = bare.decode(request, &mut |_| true).unwrap_err();
             assert_eq!(error, EngineError::NothingAllowed { position: 3 + left });
+        }
+    }
+}
+
+#[test]
+fn what_was_committed_before_a_failure_is_delivered_whatever_was_drafted() {
+    let case = Case::tiny_llama();
+    let bare = decoder(&case.path, Vec::new());
+    let vocab = bare.target().spec().vocab;
+    let truth = plain(&bare, &[1, 2, 3], 20).ids;
+    let oracle = scripted(&[&[1, 2, 3], &truth[..]].concat(), Script::Oracle, vocab, 1);
+    let drafting = decoder(&case.path, vec![oracle]);
+    for left in [1, 2, 5, 9] {
+        for decoder in [&bare, &drafting] {
+            let guard = Some(Box::new(Nothing { left, mask: TokenMask::new(vocab) }) as _);
+            let request = Request { guard, ..Request::new(vec![1, 2, 3], 20) };
+            let mut ids = Vec::new();
+            let failed = decoder.decode(request, &mut |event| {
+                if let Event::Tokens(new) = event {
+                    ids.extend(new);
+                }
+                true
+            });
+            assert_eq!(failed, Err(EngineError::NothingAllowed { position: 3 + left }));
+            assert_eq!(ids, truth[..left], "{left}");
         }
     }
 }
