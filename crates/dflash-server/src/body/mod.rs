@@ -1,6 +1,6 @@
 //! Request bodies, read strictly: a JSON object within limits, its fields by type.
 //!
-//! ```ignore
+//! ```text
 //! pub async fn create(State(app): State<App>, body: JsonBody) -> Result<Response, OpenAiError> {
 //!     let object = body.object()?; // 400, 413 or 415 in the family's own shape
 //!     let fields = Fields::of(&object);
