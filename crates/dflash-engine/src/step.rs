@@ -67,13 +67,7 @@ fn run(
     tell: &mut Tell<'_>,
 ) -> Result<(), EngineError> {
     let company = company(scratch, seqs);
-    let all = seqs.iter().filter(|seq| !seq.is_over()).count();
-    for seq in seqs.iter_mut().filter(|seq| seq.part != Part::Idle) {
-        // One whose prompt is read will decode beside all others.
-        let drafting = if seq.decodes() { company.drafting } else { all };
-        let (sequences, rows) = if seq.decodes() { (company.sequences, company.rows) } else { (all, all) };
-        seq.policy.meet(Company { sequences, rows, drafting });
-    }
+    meet(seqs, company);
     draft(decoder, scratch, seqs)?;
     allot(scratch, seqs, company);
     let mut lap = Lap::start();
@@ -95,6 +89,16 @@ fn company(scratch: &Scratch, seqs: &[Sequence]) -> Company {
     let sequences = seqs.iter().filter(|seq| seq.decodes()).count();
     let drafting = scratch.allotment.as_ref().map_or(1, |allotment| allotment.drafting(sequences));
     Company { sequences, rows: sequences + prompts, drafting }
+}
+
+/// Tells every policy in whose company it is. One whose prompt is read will decode beside all others.
+fn meet(seqs: &mut [Sequence], company: Company) {
+    let all = seqs.iter().filter(|seq| !seq.is_over()).count();
+    let to_come = Company { sequences: all, rows: all, drafting: all };
+    for seq in seqs.iter_mut().filter(|seq| seq.part != Part::Idle) {
+        let company = if seq.decodes() { company } else { to_come };
+        seq.policy.meet(company);
+    }
 }
 
 /// Shares the rows of the step among the drafted blocks.

@@ -50,7 +50,7 @@ fn command_lines_of_the_reference_parse_unchanged() {
         "--model m --prefill-step-size 4096 --draft-sink-size 64 --draft-window-size 1024 --verify-len-cap 0",
         "--model m --prefix-cache --prefix-cache-max-entries 8 --prefix-cache-max-bytes 8GiB --max-snapshot-tokens 32000",
         "--model m --no-prefix-cache --no-prefix-cache-l2 --no-clear-cache-boundaries --dflash-max-ctx 16384",
-        "--model m --prefix-cache-l2 --prefix-cache-l2-dir /tmp/l2 --prefix-cache-l2-max-bytes 50GB --target-fa-window 0",
+        "--model m --prefix-cache-l2 --prefix-cache-l2-dir l2 --prefix-cache-l2-max-bytes 50GB --target-fa-window 0",
         "--model m --allowed-origins https://a.example,http://localhost:3000 --chat-template {{messages}}",
     ] {
         let flags: Vec<&str> = line.split(' ').collect();

@@ -6,6 +6,7 @@ use dflash_server::ServerSettings;
 use serde_json::{Value, json};
 
 use crate::common::{Answer, Server, steady};
+use crate::{counting, with};
 
 const PATH: &str = "/v1/messages";
 
@@ -13,21 +14,8 @@ fn hello(more: &Value) -> Value {
     with(json!({"max_tokens": 12, "messages": [{"role": "user", "content": "Hello"}]}), more)
 }
 
-fn with(mut body: Value, more: &Value) -> Value {
-    for (key, value) in more.as_object().unwrap() {
-        body[key] = value.clone();
-    }
-    body
-}
-
 fn tool(name: &str) -> Value {
-    let schema = json!({
-        "type": "object",
-        "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 9}},
-        "required": ["n"],
-        "additionalProperties": false,
-    });
-    json!({"name": name, "description": "Counts", "input_schema": schema})
+    json!({"name": name, "description": "Counts", "input_schema": counting()})
 }
 
 /// What a client makes of a stream.

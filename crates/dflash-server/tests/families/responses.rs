@@ -6,6 +6,7 @@ use dflash_server::ServerSettings;
 use serde_json::{Value, json};
 
 use crate::common::{Server, steady};
+use crate::{counting, with};
 
 const PATH: &str = "/v1/responses";
 
@@ -13,21 +14,8 @@ fn hello(more: &Value) -> Value {
     with(json!({"max_output_tokens": 12, "input": "Hello"}), more)
 }
 
-fn with(mut body: Value, more: &Value) -> Value {
-    for (key, value) in more.as_object().unwrap() {
-        body[key] = value.clone();
-    }
-    body
-}
-
 fn tool(name: &str) -> Value {
-    let schema = json!({
-        "type": "object",
-        "properties": {"n": {"type": "integer", "minimum": 0, "maximum": 9}},
-        "required": ["n"],
-        "additionalProperties": false,
-    });
-    json!({"type": "function", "name": name, "description": "Counts", "parameters": schema})
+    json!({"type": "function", "name": name, "description": "Counts", "parameters": counting()})
 }
 
 async fn both(server: &Server, body: &Value) -> Value {
