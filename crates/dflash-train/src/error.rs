@@ -1,0 +1,52 @@
+use std::io;
+use std::path::{Path, PathBuf};
+
+use dflash_engine::EngineError;
+use dflash_models::ModelError;
+use dflash_text::TextError;
+
+/// What can go wrong on the way to a draft.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    /// A file or folder cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file holds something else than it should.
+    #[error("{}: {what}", path.display())]
+    Bad {
+        /// Which file or folder.
+        path: PathBuf,
+        /// What is wrong, and the way out.
+        what: String,
+    },
+    /// A wish that cannot be fulfilled.
+    #[error("{0}")]
+    Refused(String),
+    /// From a model's files.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// From the engine.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// From a tokenizer or chat template.
+    #[error(transparent)]
+    Text(#[from] TextError),
+}
+
+impl TrainError {
+    /// For `map_err` on what touches `path`.
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        |source| Self::Io { path, source }
+    }
+
+    /// `path` holds something else than it should.
+    pub(crate) fn bad(path: &Path, what: impl Into<String>) -> Self {
+        Self::Bad { path: path.to_owned(), what: what.into() }
+    }
+}
