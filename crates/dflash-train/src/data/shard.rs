@@ -27,13 +27,10 @@ impl Shard {
     /// # Errors
     /// Of the file system.
     pub fn write(&self, path: &Path) -> Result<(), TrainError> {
-        let bytes = self.bytes();
-        let folder = path.parent().unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(TrainError::io(path))?;
-        file.write_all(&bytes).map_err(TrainError::io(path))?;
-        file.as_file().sync_all().map_err(TrainError::io(path))?;
-        file.persist(path).map_err(|error| TrainError::io(path)(error.error))?;
-        Ok(())
+        let partial = path.with_extension("partial");
+        let mut file = fs::File::create(&partial).map_err(TrainError::io(&partial))?;
+        file.write_all(&self.bytes()).and_then(|()| file.sync_all()).map_err(TrainError::io(&partial))?;
+        fs::rename(&partial, path).map_err(TrainError::io(path))
     }
 
     fn bytes(&self) -> Vec<u8> {
