@@ -5,11 +5,14 @@
 
 pub mod data;
 mod error;
+pub mod features;
+pub mod live;
 mod sequence;
 mod shape;
 mod weights;
 
 pub use error::TrainError;
+pub use features::{FeatureCache, Features};
 pub use sequence::Sequence;
 pub use shape::DraftShape;
 pub use weights::{DraftWeights, Matrix};
