@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ids = |value: &serde_json::Value| -> Result<Vec<u32>, _> { serde_json::from_value(value.clone()) };
     let mut sequences = Vec::new();
     for (source, prompt) in (0..).zip(eval["prompts"].as_array().into_iter().flatten()) {
-        let (prompt, answer) = (ids(&prompt["prompt_ids"])?, ids(&prompt["answer_ids"])?);
+        let (prompt, answer) = (ids(&prompt["prompt_ids"])?, ids(&prompt["greedy_ids"])?);
         let ids = [&prompt[..], &answer].concat();
         sequences.push(Sequence { source, category: "any".into(), prompt: prompt.len(), ids });
     }
