@@ -61,7 +61,7 @@ mod text;
 mod toolkits;
 mod workspace;
 
-pub use affine::DraftQuant;
+pub use affine::{AffineMatrix, DraftQuant};
 pub use draft::{Draft, DraftOptions, DraftSpec, DraftState, DraftWorkspace, Ranked};
 pub use element::Element;
 pub use error::{Difference, ModelError};

@@ -5,6 +5,7 @@
 
 pub mod data;
 mod error;
+pub mod export;
 mod sequence;
 mod shape;
 mod weights;
