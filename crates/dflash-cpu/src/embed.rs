@@ -7,14 +7,27 @@ use crate::{CpuBackend, host};
 
 /// [`dflash_tensor::Backend::embed`].
 pub(crate) fn embed(_backend: &CpuBackend, table: &Weight, ids: &[u32], scale: f32, out: &mut Tensor) {
-    let [part] = &Packed::of(table).parts[..] else { panic!("a table of embeddings is one part") };
-    assert_eq!(out.cols(), part.cols, "columns of output and table");
+    let parts = &Packed::of(table).parts;
+    assert_eq!(out.cols(), table.cols(), "columns of output and table");
     out.set_rows(ids.len());
-    for (&id, out) in ids.iter().zip(host::rows_mut(out).chunks_exact_mut(part.cols)) {
-        assert!((id as usize) < part.rows, "id {id} of {} rows", part.rows);
-        read_row(part, id as usize, out);
+    for (&id, out) in ids.iter().zip(host::rows_mut(out).chunks_exact_mut(table.cols())) {
+        let Some((part, row)) = place(parts, id as usize) else {
+            panic!("id {id} of {} rows", table.rows());
+        };
+        read_row(part, row, out);
         out.iter_mut().for_each(|value| *value *= scale);
     }
+}
+
+/// The part that holds a row of them all, and which of its rows that is.
+fn place(parts: &[PackedPart], mut row: usize) -> Option<(&PackedPart, usize)> {
+    for part in parts {
+        if row < part.rows {
+            return Some((part, row));
+        }
+        row -= part.rows;
+    }
+    None
 }
 
 /// Row `row` as numbers: `scale * q + min`, rounded after the product and after the sum.

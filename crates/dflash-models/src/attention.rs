@@ -1,13 +1,14 @@
 use std::sync::Arc;
 
 use dflash_tensor::{
-    Activation, AttentionSpec, HeadNorm, Keep, KvGeometry, Mask, Pre, Rope, Tail, Tensor, Weight,
+    Activation, AttentionSpec, Backend, HeadNorm, Keep, KvGeometry, Mask, Pre, Rope, Tail, Tensor, Weight,
 };
 
-use crate::ModelError;
+use crate::dense_layer::{gain, unpacked};
 use crate::loader::{BiasRule, Loader, NormRule, Wanted};
 use crate::pass::{Pass, Sink};
 use crate::projections::{Projected, Projections};
+use crate::{DenseLayer, ModelError};
 
 /// Sizes and habits of grouped-query attention.
 #[derive(Debug, Clone, PartialEq)]
@@ -131,6 +132,43 @@ impl Attention {
     /// Committed positions that later rows can still see.
     pub(crate) fn keep(&self) -> Option<Keep> {
         self.spec.mask.window.map(|window| Keep { sink: 0, tail: window })
+    }
+
+    /// Its share of a [`DenseLayer`]; `None` where it is more than grouped-query attention of whole rotated heads.
+    pub(crate) fn dense(&self, backend: &dyn Backend) -> Option<DenseLayer> {
+        let AttentionSpec {
+            heads,
+            kv,
+            rope,
+            q_norm,
+            k_norm,
+            softcap: None,
+            mask: Mask { causal: true, .. },
+            ..
+        } = &self.spec
+        else {
+            return None;
+        };
+        let Projections::Fused(qkv) = &self.projections else { return None };
+        let plain = self.value_norm.is_none()
+            && rope.dims() == kv.dim
+            && self.spec.scale == (kv.dim as f32).powf(-0.5);
+        let [q, k, v] = plain.then(|| unpacked(backend, qkv))?;
+        let [o] = unpacked(backend, &self.output);
+        let norm = |norm: &Option<HeadNorm>| norm.as_ref().map(|norm| gain(backend, &norm.weight));
+        Some(DenseLayer {
+            heads: *heads,
+            kv_heads: kv.heads,
+            head_dim: kv.dim,
+            rope_theta: rope.base(),
+            q,
+            k,
+            v,
+            o,
+            q_norm: norm(q_norm),
+            k_norm: norm(k_norm),
+            ..DenseLayer::default()
+        })
     }
 
     /// Attention of `pre` of the residual stream, on layer `layer` of the caches.

@@ -1,13 +1,14 @@
-use dflash_tensor::{Pre, Tensor};
+use dflash_tensor::{Backend, Pre, Tensor};
 
-use crate::ModelError;
 use crate::attention::Attention;
 use crate::conv::ShortConv;
 use crate::delta::GatedDelta;
+use crate::dense_layer::gain;
 use crate::loader::{Loader, NormRule};
 use crate::mlp::Mlp;
 use crate::moe::Moe;
 use crate::pass::{Pass, Sink};
+use crate::{DenseLayer, ModelError};
 
 /// Pre-norm decoder layer: a mixer of positions, then a feed-forward part, each added to the residual stream.
 pub(crate) struct Layer {
@@ -53,6 +54,16 @@ impl Layer {
     /// What mixes positions.
     pub(crate) fn mixer(&self) -> &Mixer {
         &self.mixer
+    }
+
+    /// Its numbers; `None` where it has other parts than grouped-query attention and a gated MLP.
+    pub(crate) fn dense(&self, backend: &dyn Backend) -> Option<DenseLayer> {
+        let (Mixer::Attention(attention), FeedForward::Dense(mlp)) = (&self.mixer, &self.ffn) else {
+            return None;
+        };
+        let layer = mlp.dense(backend, attention.dense(backend)?)?;
+        let [input_norm, post_norm] = [&self.input_norm, &self.post_norm].map(|norm| gain(backend, norm));
+        Some(DenseLayer { rms_norm_eps: self.eps, input_norm, post_norm, ..layer })
     }
 
     /// The residual stream goes in and comes out; layer `index` of the caches is this one's.

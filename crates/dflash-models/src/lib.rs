@@ -14,6 +14,7 @@ mod conv;
 mod decoder;
 mod delta;
 mod dense;
+mod dense_layer;
 #[cfg(test)]
 mod dequant;
 mod draft;
@@ -62,6 +63,7 @@ mod toolkits;
 mod workspace;
 
 pub use affine::{AffineMatrix, DraftQuant};
+pub use dense_layer::DenseLayer;
 pub use draft::{Draft, DraftOptions, DraftSpec, DraftState, DraftWorkspace, Ranked};
 pub use element::Element;
 pub use error::{Difference, ModelError};

@@ -1,8 +1,9 @@
-use dflash_tensor::{Activation, Pre, Tail, Tensor, Weight};
+use dflash_tensor::{Activation, Backend, Pre, Tail, Tensor, Weight};
 
-use crate::ModelError;
+use crate::dense_layer::unpacked;
 use crate::loader::{BiasRule, Loader};
 use crate::pass::{Pass, Sink};
+use crate::{DenseLayer, ModelError};
 
 /// Sizes and habits of a gated MLP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,13 @@ impl Mlp {
         let [gate, up] = [matrix("gate_proj", ffn, hidden)?, matrix("up_proj", ffn, hidden)?];
         let down = matrix("down_proj", hidden, ffn)?;
         Ok(Self { gate_up: loader.weight(&[gate, up])?, down: loader.weight(&[down])?, activation })
+    }
+
+    /// `layer` with its own matrices; `None` where its gate is not SiLU.
+    pub(crate) fn dense(&self, backend: &dyn Backend, layer: DenseLayer) -> Option<DenseLayer> {
+        let [gate, up] = (self.activation == Activation::Silu).then(|| unpacked(backend, &self.gate_up))?;
+        let [down] = unpacked(backend, &self.down);
+        Some(DenseLayer { ffn: self.down.cols(), gate, up, down, ..layer })
     }
 
     /// The MLP of `pre` of the residual stream.

@@ -8,7 +8,7 @@ use crate::gguf::Gguf;
 use crate::hf::HfDir;
 use crate::loader::LoadContext;
 use crate::text::GgufVocabulary;
-use crate::{ModelError, Taps, TextAssets, Workspace};
+use crate::{DenseLayer, ModelError, Taps, TextAssets, Workspace};
 
 /// Facts of a target that its users need.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +77,16 @@ pub trait Target: Send + Sync {
 
     /// `cap` of the logits `cap * tanh(l / cap)` of the head, the draft's own use of it included.
     fn softcap(&self) -> Option<f32> {
+        None
+    }
+
+    /// The numbers of layer `index`, where it is one of grouped-query attention and a gated MLP.
+    fn dense_layer(&self, _index: usize) -> Option<DenseLayer> {
+        None
+    }
+
+    /// Gain of the norm before the head, where the head has one of RMS.
+    fn final_norm(&self) -> Option<Vec<f32>> {
         None
     }
 

@@ -120,7 +120,8 @@ pub trait Backend: Send + Sync {
     /// `out[r] = x[r]` from column `col` on, as many columns as `out` has.
     fn columns(&self, x: &Tensor, col: usize, out: &mut Tensor);
 
-    /// `out[r] = scale * row ids[r] of table` (the table may be the packed head).
+    /// `out[r] = scale * row ids[r] of table` (the table may be the packed head). The rows of several parts are
+    /// numbered one part after the other.
     ///
     /// # Panics
     /// When an id is not below the rows of the table; ids are validated before they reach a model.

@@ -50,6 +50,7 @@ pub enum RopeScaling {
 /// Rotate-half rotary embedding: with `d` rotary dimensions the pair `(x[i], x[i+d/2])` turns by
 /// `position * inv_freq[i]`; dimensions from `d` on pass through.
 pub struct Rope {
+    base: f32,
     inv_freq: Vec<f32>,
     factor: f32,
     /// Tables of `[position][cos | sin]`, one per block of positions, made when first needed.
@@ -71,7 +72,12 @@ impl Rope {
             _ => 1.0,
         };
         let blocks = (0..max_positions.div_ceil(BLOCK_POSITIONS)).map(|_| OnceLock::new()).collect();
-        Self { inv_freq, factor, blocks }
+        Self { base, inv_freq, factor, blocks }
+    }
+
+    /// Base of the frequencies, before they are stretched.
+    pub fn base(&self) -> f32 {
+        self.base
     }
 
     /// Rotary dimensions.

@@ -6,11 +6,19 @@
 pub mod data;
 mod error;
 pub mod export;
+pub mod features;
+mod initial;
+pub mod live;
+mod normal;
 mod sequence;
 mod shape;
+mod target_tables;
 mod weights;
 
 pub use error::TrainError;
+pub use features::{FeatureCache, Features};
+pub use initial::{Initial, init_from_layers};
 pub use sequence::Sequence;
 pub use shape::DraftShape;
+pub use target_tables::TargetTables;
 pub use weights::{DraftWeights, Matrix};

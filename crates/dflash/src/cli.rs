@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::serve::ServeArgs;
 use crate::suite::SuiteArgs;
+use crate::train::TrainArgs;
 
 /// Lossless speculative decoding: the text of the target model, in fewer passes.
 #[derive(Debug, Parser)]
@@ -32,6 +33,8 @@ pub enum Command {
     Doctor(Box<DoctorArgs>),
     /// List the known target and draft pairs, and what of them is on this machine.
     Models(ModelsArgs),
+    /// Make a draft for a target.
+    Train(TrainArgs),
 }
 
 /// Which target and which draft.

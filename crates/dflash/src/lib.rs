@@ -36,5 +36,6 @@ pub mod serve;
 pub mod setting;
 pub mod suite;
 pub mod text;
+pub mod train;
 
 pub use run::run;

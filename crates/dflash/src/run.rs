@@ -19,6 +19,7 @@ use crate::registry::Registry;
 use crate::report::{Failure, FailureKind, Outcome, say};
 use crate::request::{BenchmarkRequest, DoctorRequest, GenerateRequest};
 use crate::serve::{ServeRequest, serve};
+use crate::train::train;
 
 /// Runs a command line and reports what went wrong on stderr.
 pub fn run(args: impl IntoIterator<Item = OsString>, env: &Environment) -> ExitCode {
@@ -41,6 +42,7 @@ fn dispatch(cli: &Cli, env: &Environment) -> Outcome<ExitCode> {
         Some(Command::Benchmark(args)) => benchmark(&BenchmarkRequest::read(args, env)?, env),
         Some(Command::Doctor(args)) => doctor(&DoctorRequest::read(args, env)?, env),
         Some(Command::Models(args)) => models(args, env),
+        Some(Command::Train(args)) => train(args, env),
     }
 }
 

@@ -64,6 +64,11 @@ impl TextPipeline {
         &self.tokenizer
     }
 
+    /// The chat template, if the model has one.
+    pub fn template(&self) -> Option<&ChatTemplate> {
+        self.template.as_ref()
+    }
+
     /// Ids of a conversation that the assistant is to continue.
     pub fn encode_chat(&self, system: Option<&str>, prompt: &str) -> Outcome<Vec<u32>> {
         let Some(template) = &self.template else {

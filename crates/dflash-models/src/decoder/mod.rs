@@ -10,9 +10,10 @@ use dflash_tensor::{
     Tensor, Weight,
 };
 
+use crate::dense_layer::gain;
 use crate::layer::{Layer, Mixer};
 use crate::pass::Pass;
-use crate::{Taps, Target, TargetSpec, Workspace};
+use crate::{DenseLayer, Taps, Target, TargetSpec, Workspace};
 
 pub(crate) use config::{DecoderConfig, FfnPlan, LayerPlan, MixerPlan};
 pub(crate) use load::load;
@@ -33,7 +34,7 @@ impl Decoder {
         LayerCache::Recurrent(self.backend.recurrent_state(geometry))
     }
 
-    fn final_norm(&self) -> Pre<'_> {
+    fn output_norm(&self) -> Pre<'_> {
         Pre::RmsNorm { weight: &self.norm, eps: self.eps }
     }
 }
@@ -83,11 +84,11 @@ impl Target for Decoder {
     }
 
     fn choose(&self, ws: &Workspace, rows: &[usize], out: &mut Vec<Choice>) -> Result<(), BackendError> {
-        self.backend.choose(&self.head, &ws.h, rows, self.final_norm(), Among::first(self.spec.vocab), out)
+        self.backend.choose(&self.head, &ws.h, rows, self.output_norm(), Among::first(self.spec.vocab), out)
     }
 
     fn logits(&self, ws: &Workspace, rows: &[usize], out: &mut Tensor) {
-        self.backend.logits(&self.head, &ws.h, rows, self.final_norm(), out);
+        self.backend.logits(&self.head, &ws.h, rows, self.output_norm(), out);
     }
 
     fn embedding(&self) -> &Arc<Weight> {
@@ -96,6 +97,14 @@ impl Target for Decoder {
 
     fn head(&self) -> &Arc<Weight> {
         &self.head
+    }
+
+    fn dense_layer(&self, index: usize) -> Option<DenseLayer> {
+        self.layers.get(index)?.dense(self.backend.as_ref())
+    }
+
+    fn final_norm(&self) -> Option<Vec<f32>> {
+        Some(gain(self.backend.as_ref(), &self.norm))
     }
 
     fn backend(&self) -> &Arc<dyn Backend> {

@@ -2,7 +2,7 @@
 
 use super::data::{Exact, Random, all, assert_bits, assert_close, filled, normalised, wide};
 use super::decode::{FORMATS, Matrix, whole};
-use crate::Backend;
+use crate::{Backend, Format, Weight};
 
 /// [`Backend::tensor`], [`Backend::write`] and [`Backend::read`].
 ///
@@ -100,6 +100,28 @@ pub fn embed(backend: &dyn Backend) {
             }
         }
     }
+    embed_of_parts(backend, &mut random);
+}
+
+/// Rows of several parts are numbered one part after the other.
+fn embed_of_parts(backend: &dyn Backend, random: &mut Random) {
+    let matrices = [(Format::Q4_1, 3), (Format::F32, 29), (Format::Q8_0, 5)]
+        .map(|(format, rows)| Matrix::random(format, rows, 128, random));
+    let pack = |matrices: &[&Matrix]| {
+        let parts: Vec<_> = matrices.iter().map(|matrix| matrix.part()).collect();
+        backend.pack(&parts).expect("formats of the suite")
+    };
+    let rows = |table: &Weight, ids: &[u32]| {
+        let mut out = backend.tensor(ids.len(), 128);
+        backend.embed(table, ids, 1.0, &mut out);
+        all(backend, &out)
+    };
+    let together = pack(&matrices.each_ref());
+    let alone: Vec<f32> = [(0, 2), (1, 0), (1, 28), (2, 0), (2, 4)]
+        .into_iter()
+        .flat_map(|(part, row)| rows(&pack(&[&matrices[part]]), &[row]))
+        .collect();
+    assert_eq!(rows(&together, &[2, 3, 31, 32, 36]), alone, "rows of several parts");
 }
 
 /// [`Backend::gather`]: the rows have the bits that they have in the whole weight.

@@ -3,13 +3,13 @@ use std::path::Path;
 use dflash_models::{GgufVocabulary, Target};
 use half::f16;
 
+use super::GgufFormat;
 use super::check::check_target;
 use super::container::{Tensor, Value, file};
 use super::json::MADE_BY;
 use super::staged::GGUF;
 use super::stored::write_through;
-use super::{GgufFormat, tables};
-use crate::{DraftShape, DraftWeights, Matrix, TrainError};
+use crate::{DraftShape, DraftWeights, Matrix, TargetTables, TrainError};
 
 /// Numbers of the tensor types.
 const F32: u32 = 0;
@@ -58,7 +58,8 @@ pub(super) fn write(
     let mut tensors =
         weights.iter().map(|(name, matrix)| tensor(gguf_name(name), matrix, format)).collect::<Vec<_>>();
     if let Some(ids) = &shape.vocab {
-        tensors.push(tensor("output.weight".into(), &tables::head(target, ids), format));
+        let head = TargetTables::read(target, &[], ids).head;
+        tensors.push(tensor("output.weight".into(), &head, format));
         tensors.push(ids_of_rows(ids));
     }
     let mut keys = draft_keys(shape, format);

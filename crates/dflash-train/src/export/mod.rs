@@ -8,7 +8,6 @@ mod read;
 mod speculators;
 mod staged;
 mod stored;
-mod tables;
 mod zlab;
 
 use std::path::Path;

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::check::check_target;
 use super::stored::Stored;
-use super::{SpeculatorsFormat, json, stored, tables};
-use crate::{DraftShape, DraftWeights, TrainError};
+use super::{SpeculatorsFormat, json, stored};
+use crate::{DraftShape, DraftWeights, TargetTables, TrainError};
 
 /// The release of the toolkit whose layout this is.
 const VERSION: &str = "0.9.0";
@@ -42,9 +42,10 @@ fn tensors(
         return Err(TrainError::Refused(format!("mask token {mask} has no row in an embedding of {rows}")));
     }
     let head_ids = shape.vocab.clone().unwrap_or_else(|| (0..shape.target_vocab as u32).collect());
+    let tables = TargetTables::read(target, &(0..count as u32).collect::<Vec<_>>(), &head_ids);
     let mut tensors = weights.iter().map(|(name, matrix)| store(name, matrix)).collect::<Vec<_>>();
-    tensors.push(store("embed_tokens.weight", &tables::embedding(target, count)));
-    tensors.push(store("lm_head.weight", &tables::head(target, &head_ids)));
+    tensors.push(store("embed_tokens.weight", &tables.embedding));
+    tensors.push(store("lm_head.weight", &tables.head));
     if let Some(ids) = &shape.vocab {
         tensors.push(Stored::offsets(ids));
         tensors.push(Stored::reached(ids, shape));

@@ -1,0 +1,91 @@
+//! `dflash train` on the real default pair, with the real binary.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use dflash_train::Sequence;
+use dflash_train::data::{Shard, shards};
+use serde_json::Value;
+
+fn dflash(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dflash")).args(args).output().expect("the program starts")
+}
+
+fn succeed(args: &[&str]) -> String {
+    let output = dflash(args);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{args:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
+}
+
+fn answers(folder: &Path) -> BTreeMap<u64, Sequence> {
+    let read = |path| Shard::read(path).unwrap().sequences;
+    let all = shards(folder).unwrap().iter().flat_map(|path| read(path)).collect::<Vec<_>>();
+    let count = all.len();
+    let by_source: BTreeMap<_, _> = all.into_iter().map(|sequence| (sequence.source, sequence)).collect();
+    assert_eq!(by_source.len(), count, "no prompt comes twice");
+    by_source
+}
+
+#[test]
+fn answers_to_listed_prompts_are_those_of_generate() {
+    let dir = tempfile::tempdir().unwrap();
+    let (list, out) = (dir.path().join("prompts.jsonl"), dir.path().join("data"));
+    let prompts = ["Name three colours.", "What is 2 + 3?", "Name three colours."];
+    let lines = prompts.map(|prompt| serde_json::json!({ "prompt": prompt, "category": "test" }).to_string());
+    std::fs::write(&list, lines.join("\n")).unwrap();
+    succeed(&["train", "data", "--prompts", path(&list), "--out", path(&out), "--max-tokens", "12"]);
+    let answers = answers(&out);
+    assert_eq!(answers.len(), 2, "the second time is a duplicate");
+    for (source, sequence) in answers {
+        let prompt = prompts[source as usize];
+        let report =
+            succeed(&["generate", "--json", "--draft", "none", "--max-tokens", "12", "--prompt", prompt]);
+        let report: Value = serde_json::from_str(&report).unwrap();
+        assert_eq!(serde_json::json!(sequence.answer()), report["ids"], "{prompt}");
+        assert_eq!(sequence.category, "test");
+    }
+}
+
+#[test]
+fn self_made_data_does_not_depend_on_the_batch_and_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let [alone, together] = ["alone", "together"].map(|name| dir.path().join(name));
+    let make = |out: &Path, tokens: &str, batch: &str| {
+        let out = path(out);
+        succeed(&[
+            "train",
+            "data",
+            "--out",
+            out,
+            "--tokens",
+            tokens,
+            "--max-tokens",
+            "16",
+            "--max-batch",
+            batch,
+        ])
+    };
+    make(&alone, "60", "1");
+    make(&together, "60", "5");
+    let first = answers(&together);
+    // A later call keeps what is there and adds to it.
+    make(&together, "120", "5");
+    let more = answers(&together);
+    assert!(more.len() > first.len());
+    assert!(first.iter().all(|(source, sequence)| more.get(source) == Some(sequence)));
+    let shared: Vec<_> =
+        answers(&alone).into_iter().filter(|(source, _)| more.contains_key(source)).collect();
+    assert!(!shared.is_empty());
+    shared.iter().for_each(|(source, sequence)| assert_eq!(more.get(source), Some(sequence)));
+
+    let other = dflash(&["train", "data", "--out", path(&together), "--seed", "3"]);
+    assert!(!other.status.success());
+    let error = String::from_utf8(other.stderr).unwrap();
+    assert!(error.contains("choose another folder"), "{error}");
+}
