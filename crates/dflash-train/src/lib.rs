@@ -5,6 +5,7 @@
 
 pub mod data;
 mod error;
+pub mod export;
 pub mod features;
 mod initial;
 pub mod live;
