@@ -5,6 +5,7 @@
 
 pub mod data;
 mod error;
+pub mod evaluate;
 pub mod export;
 pub mod features;
 mod initial;
