@@ -6,6 +6,8 @@
 pub mod batch;
 pub mod data;
 mod error;
+pub mod evaluate;
+pub mod export;
 pub mod features;
 pub mod graph;
 mod initial;
