@@ -1,6 +1,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use dflash_models::{TargetFiles, TextAssets};
 use dflash_train::export::{
     Existing, GgufFormat, Layout, SpeculatorsFormat, ZlabFormat, export as write, read_zlab,
 };
@@ -28,7 +29,19 @@ pub(super) fn export(args: &ExportArgs, env: &Environment) -> Outcome<ExitCode> 
             let target = loaded.decoder.target();
             put(Layout::Speculators { format: SpeculatorsFormat::Bf16, target })?;
         }
-        (LayoutArg::Zlab, FormatArg::Gguf) => gguf(args, env, &put)?,
+        (LayoutArg::Zlab, FormatArg::Gguf) => {
+            let loaded = target(&args.target, env, Progress::of_stderr())?;
+            let files =
+                TargetFiles::open(&loaded.info.target_path).map_err(|error| Failure::from_error(&error))?;
+            let TextAssets::Gguf(vocabulary) = files.text() else {
+                return Err(Failure::new(
+                    "a draft in GGUF needs its target in GGUF, whose tokenizer it repeats",
+                )
+                .hint("name the target's GGUF file with --model"));
+            };
+            let target = loaded.decoder.target();
+            put(Layout::Gguf { format: GgufFormat::Q8_0, target, vocabulary: &vocabulary })?;
+        }
         (LayoutArg::Speculators, _) => {
             return Err(Failure::usage("--layout speculators is written as bf16")
                 .hint("leave --format out, or leave --layout out"));

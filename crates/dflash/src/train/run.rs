@@ -141,7 +141,9 @@ fn settings(
 /// The last layers of the target but one apart, as the baseline took them: 25, 27, 29 of 30.
 fn start(word: &str, layers: usize, target_layers: usize) -> Start {
     match word {
-        "target" => Start::Target((1..=layers).rev().map(|back| (target_layers + 1).saturating_sub(2 * back)).collect()),
+        "target" => Start::Target(
+            (1..=layers).rev().map(|back| (target_layers + 1).saturating_sub(2 * back)).collect(),
+        ),
         "random" => Start::Random,
         path => Start::Draft(path.into()),
     }
@@ -152,7 +154,8 @@ fn unused_special(sequences: &[Sequence], text: &TextPipeline) -> Outcome<u32> {
     let tokenizer = text.tokenizer();
     let used: std::collections::HashSet<u32> =
         sequences.iter().flat_map(|sequence| sequence.ids.iter().copied()).collect();
-    let free = (0..tokenizer.vocab_len() as u32).rev().find(|&id| tokenizer.is_special(id) && !used.contains(&id));
+    let free =
+        (0..tokenizer.vocab_len() as u32).rev().find(|&id| tokenizer.is_special(id) && !used.contains(&id));
     free.ok_or_else(|| {
         Failure::new("the model has no control token that is free to stand for positions to be filled")
             .hint("name an id that never appears in answers with --mask-id")
