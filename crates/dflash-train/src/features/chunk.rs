@@ -1,11 +1,10 @@
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use half::f16;
 use sha2::{Digest, Sha256};
-use tempfile::NamedTempFile;
 
 use super::context;
 use crate::{Sequence, TrainError};
@@ -98,9 +97,10 @@ impl Chunk {
     /// # Errors
     /// The system's; a full disk says what to do.
     pub fn write(&self, rows: &[f16]) -> Result<(), TrainError> {
-        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let (folder, partial) =
+            (self.path.parent().unwrap_or(Path::new(".")), self.path.with_extension("partial"));
         let write = || -> io::Result<()> {
-            let mut file = NamedTempFile::new_in(folder)?;
+            let mut file = File::create(&partial)?;
             file.write_all(MAGIC)?;
             file.write_all(&self.key)?;
             for ends in self.starts.windows(2) {
@@ -108,10 +108,14 @@ impl Chunk {
                 file.write_all(&Sha256::digest(bytemuck::cast_slice::<f16, u8>(rows)))?;
             }
             file.write_all(bytemuck::cast_slice(rows))?;
-            file.persist(&self.path)?;
-            Ok(())
+            fs::rename(&partial, &self.path)
         };
-        write().map_err(|source| match source.kind() {
+        let written = write();
+        if written.is_err() {
+            // What is there of it takes room that may be lacking.
+            let _ = fs::remove_file(&partial);
+        }
+        written.map_err(|source| match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => TrainError::bad(
                 folder,
                 format!(
@@ -130,7 +134,7 @@ impl Chunk {
         let read = self.read_checked(sequence - self.first);
         if matches!(&read, Ok(None)) || read.is_err() && self.path.exists() {
             // If it cannot be removed, its rows are computed once more the next time.
-            let _ = std::fs::remove_file(&self.path);
+            let _ = fs::remove_file(&self.path);
         }
         read.ok().flatten()
     }
