@@ -56,6 +56,24 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// Without blocks, which will have `block` positions; `decay` as in [`BatchOptions`].
+    ///
+    /// # Panics
+    /// When `block` is below 2.
+    pub fn new(block: usize, decay: f32) -> Self {
+        assert!(block > 1, "a block of {block} has no slot");
+        Self {
+            block,
+            features: Vec::new(),
+            spans: Vec::new(),
+            anchors: Vec::new(),
+            staged: Vec::new(),
+            truth: Vec::new(),
+            labels: Vec::new(),
+            weights: (0..block - 1).map(|slot| (-(slot as f32) / decay).exp()).collect(),
+        }
+    }
+
     /// Draws anchors from every answer. Sequences whose answer is shorter than two ids give none.
     ///
     /// # Panics
@@ -66,17 +84,7 @@ impl Batch {
         options: BatchOptions,
         anchors: &mut Anchors,
     ) -> Self {
-        let slots = options.block.checked_sub(1).filter(|&slots| slots > 0).expect("a block has a slot");
-        let mut batch = Self {
-            block: options.block,
-            features: Vec::new(),
-            spans: Vec::new(),
-            anchors: Vec::new(),
-            staged: Vec::new(),
-            truth: Vec::new(),
-            labels: Vec::new(),
-            weights: (0..slots).map(|slot| (-(slot as f32) / options.decay).exp()).collect(),
-        };
+        let mut batch = Self::new(options.block, options.decay);
         for sample in samples {
             let last = sample.ids.len().saturating_sub(1);
             let drawn = anchors.draw(sample.prompt.min(last)..last, options.anchors);
@@ -86,7 +94,10 @@ impl Batch {
     }
 
     /// Adds a sequence with blocks at the positions `anchors`, which ascend.
-    fn push(&mut self, sample: &Sample<'_>, shape: &DraftShape, anchors: &[usize]) {
+    ///
+    /// # Panics
+    /// When the sample has no ids or too few features for an anchor.
+    pub fn push(&mut self, sample: &Sample<'_>, shape: &DraftShape, anchors: &[usize]) {
         let Some(&seen) = anchors.last() else { return };
         let (rows, first) = (self.context_rows(), self.anchors.len());
         self.features.extend_from_slice(&sample.features[..seen * shape.features()]);

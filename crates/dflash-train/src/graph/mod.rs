@@ -11,6 +11,8 @@ mod ops;
 mod parameters;
 mod plan;
 mod schedule;
+#[cfg(test)]
+mod tests;
 mod trainer;
 
 pub use adamw::AdamW;

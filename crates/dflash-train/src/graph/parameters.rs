@@ -16,6 +16,12 @@ impl Parameter {
         self.var.rank() > 1
     }
 
+    /// The first of its tensors.
+    #[cfg(test)]
+    pub fn name(&self) -> &str {
+        &self.parts[0].0
+    }
+
     /// Splits what has the shape of the parameter into its tensors.
     pub fn split(&self, values: &Tensor, out: &mut DraftWeights) -> Result<(), TrainError> {
         let values = values.flatten_all()?.to_vec1::<f32>()?;
@@ -160,7 +166,7 @@ impl Maker<'_> {
 
     fn markov(&mut self) -> Result<MarkovParameters, TrainError> {
         Ok(MarkovParameters {
-            w1: self.make(&["markov_head.markov_w1"])?,
+            w1: self.make(&["markov_head.markov_w1.weight"])?,
             w2: self.make(&["markov_head.markov_w2.weight"])?,
         })
     }

@@ -1,4 +1,4 @@
-use candle_core::{Device, Tensor};
+use candle_core::{Device, Tensor, Var};
 
 use super::adamw::{AdamW, Moments, Update};
 use super::forward::Forward;
@@ -122,10 +122,7 @@ impl Trainer {
             self.step += 1;
             return Ok(StepReport { measure: measure(batch, &plan, &[]), grad_norm: 0.0, rate });
         }
-        let x = self.forward().run(&plan)?;
-        let (outcomes, loss) = self.head().loss(&x, &goals(batch, &plan))?;
-        let grads = loss.backward()?;
-        let grads = self.parameters.all.iter().map(|parameter| grads.get(&parameter.var)).collect::<Vec<_>>();
+        let (outcomes, grads) = self.gradients_of(batch, &plan)?;
         let grad_norm = norm(&grads)?;
         if !grad_norm.is_finite() {
             return Err(TrainError::Refused(format!(
@@ -140,9 +137,7 @@ impl Trainer {
             count: i32::try_from(self.step + 1).unwrap_or(i32::MAX),
         };
         for ((parameter, moments), grad) in self.parameters.all.iter().zip(&mut self.moments).zip(grads) {
-            if let Some(grad) = grad {
-                update.apply(&parameter.var, moments, grad, parameter.decays())?;
-            }
+            update.apply(&parameter.var, moments, &grad, parameter.decays())?;
         }
         self.step += 1;
         Ok(StepReport { measure: measure(batch, &plan, &outcomes), grad_norm, rate })
@@ -211,6 +206,16 @@ impl Trainer {
         Ok(())
     }
 
+    /// Outcomes of the wanted rows, and the gradients of the loss in the order of the parameters.
+    fn gradients_of(&self, batch: &Batch, plan: &Plan) -> Result<(Vec<Outcome>, Vec<Tensor>), TrainError> {
+        let x = self.forward().run(plan)?;
+        let (outcomes, loss) = self.head().loss(&x, &goals(batch, plan))?;
+        let mut grads = loss.backward()?;
+        let mut grad = |var: &Var| grads.remove(var).map_or_else(|| var.zeros_like(), Ok);
+        let grads = self.parameters.all.iter().map(|parameter| grad(&parameter.var));
+        Ok((outcomes, grads.collect::<Result<_, _>>()?))
+    }
+
     fn forward(&self) -> Forward<'_> {
         let Self { shape, parameters, embedding, device, .. } = self;
         Forward { shape, parameters, embedding, device }
@@ -268,10 +273,26 @@ fn measure(batch: &Batch, plan: &Plan, outcomes: &[Outcome]) -> Measure {
 }
 
 /// The norm of all gradients together.
-fn norm(grads: &[Option<&Tensor>]) -> Result<f64, TrainError> {
+fn norm(grads: &[Tensor]) -> Result<f64, TrainError> {
     let mut squares = 0.0;
-    for grad in grads.iter().flatten() {
+    for grad in grads {
         squares += f64::from(grad.sqr()?.sum_all()?.to_scalar::<f32>()?);
     }
     Ok(squares.sqrt())
+}
+
+#[cfg(test)]
+impl Trainer {
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    pub fn gradients(&self, batch: &Batch) -> Result<Vec<Tensor>, TrainError> {
+        Ok(self.gradients_of(batch, &Plan::new(batch, &self.shape, &self.device)?)?.1)
+    }
+
+    pub fn outcomes(&self, batch: &Batch) -> Result<Vec<Outcome>, TrainError> {
+        let plan = Plan::new(batch, &self.shape, &self.device)?;
+        Ok(self.head().measure(&self.forward().run(&plan)?, &goals(batch, &plan))?)
+    }
 }
