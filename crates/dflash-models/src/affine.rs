@@ -43,8 +43,7 @@ impl AffineMatrix {
     }
 
     /// Elements, scales and biases as a file would hold them.
-    #[cfg(test)]
-    pub(crate) fn bytes(&self) -> [&[u8]; 3] {
+    pub fn bytes(&self) -> [&[u8]; 3] {
         [&self.elements, &self.scales, &self.biases]
     }
 

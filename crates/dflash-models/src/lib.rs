@@ -62,7 +62,7 @@ mod text;
 mod toolkits;
 mod workspace;
 
-pub use affine::DraftQuant;
+pub use affine::{AffineMatrix, DraftQuant};
 pub use dense_layer::DenseLayer;
 pub use draft::{Draft, DraftOptions, DraftSpec, DraftState, DraftWorkspace, Ranked};
 pub use element::Element;

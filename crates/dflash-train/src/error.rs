@@ -33,6 +33,9 @@ pub enum TrainError {
     /// From the engine.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// From the graph that is trained.
+    #[error("training failed: {0}")]
+    Graph(#[from] candle_core::Error),
     /// From a tokenizer or chat template.
     #[error(transparent)]
     Text(#[from] TextError),

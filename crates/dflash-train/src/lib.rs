@@ -3,13 +3,17 @@
 //! Prompts → the target's greedy answers ([`data`]) → the target's features → training → export.
 //! The method is that of the DFlash paper (arXiv 2602.06036); features come from the weights that are served.
 
+pub mod batch;
 pub mod data;
 mod error;
 pub mod evaluate;
+pub mod export;
 pub mod features;
+pub mod graph;
 mod initial;
 pub mod live;
 mod normal;
+pub mod run;
 mod sequence;
 mod shape;
 mod target_tables;

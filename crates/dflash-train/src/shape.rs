@@ -72,7 +72,7 @@ impl DraftShape {
             add("mlp.down_proj", &[hidden, self.ffn]);
         }
         if self.markov_rank > 0 {
-            all.push(("markov_head.markov_w1".to_owned(), vec![self.target_vocab, self.markov_rank]));
+            all.push(("markov_head.markov_w1.weight".to_owned(), vec![self.target_vocab, self.markov_rank]));
             all.push(("markov_head.markov_w2.weight".to_owned(), vec![self.vocab_len(), self.markov_rank]));
         }
         all

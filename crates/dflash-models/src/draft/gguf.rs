@@ -49,6 +49,7 @@ const CHANGES: &[(&str, f32)] = &[
     ("expert_count", 0.0),
     ("expert_used_count", 0.0),
     ("final_logit_softcapping", 0.0),
+    ("has_confidence_head", 0.0),
     ("hyper_connection_count", 0.0),
     ("logit_scale", 1.0),
     ("markov_rank", 0.0),
