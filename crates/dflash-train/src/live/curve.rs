@@ -14,6 +14,8 @@ const LOSS: [f64; 2] = [30.0, 200.0];
 const HELD: [f64; 2] = [250.0, 420.0];
 /// Points of a line at most; several steps make one.
 const POINTS: usize = 300;
+/// Between two labels at least.
+const LABEL: f64 = 12.0;
 /// By day and by night.
 const STYLE: &str = "\
 text{font:12px system-ui,sans-serif;fill:#1d2227}.soft{fill:#5b646d}.grid{stroke:#d9dde1}
@@ -142,26 +144,22 @@ fn panel(
             y + 4.0
         );
     }
-    let mut labels: Vec<f64> = Vec::new();
-    for Line { class, name, points } in lines.iter().rev() {
+    let mut labels: Vec<(f64, f64, &str)> = Vec::new();
+    for Line { class, name, points } in lines {
         let place = |&(x, y): &(f64, f64)| (tokens.place(x, [LEFT, RIGHT]), scale.place(y, [bottom, top]));
         let points: Vec<(f64, f64)> = points.iter().map(place).collect();
-        let Some(&(x, y)) = points.last() else { continue };
         let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(svg, "<polyline class=\"{class}\" points=\"{}\"/>", path.join(" "));
-        let y = free(&mut labels, y + 4.0);
-        let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{y:.1}\">{}</text>", x + 6.0, escaped(name));
+        labels.extend(points.last().map(|&(x, y)| (x, y, *name)));
     }
-}
-
-/// The nearest place, from `wanted` downwards, that no other label takes.
-fn free(labels: &mut Vec<f64>, wanted: f64) -> f64 {
-    let mut y = wanted;
-    while let Some(taken) = labels.iter().find(|label| (**label - y).abs() < 12.0) {
-        y = taken + 12.0;
+    // In the order of their lines, none over another.
+    labels.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let mut least = top;
+    for (x, y, name) in labels {
+        let y = y.max(least);
+        let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", x + 6.0, y + 4.0, escaped(name));
+        least = y + LABEL;
     }
-    labels.push(y);
-    y
 }
 
 fn escaped(text: &str) -> String {
@@ -211,6 +209,9 @@ mod tests {
         assert!(svg.contains(&format!("class=\"c0\" points=\"{LEFT:.1},420.0 {RIGHT:.1},250.0\"")), "{svg}");
         assert!(svg.contains("a&lt;b") && !svg.contains("a<b"));
         assert_eq!(svg.matches("<polyline").count(), 4);
+        let near = curve(&[], &[at(4000, 2.0, 1.99)]);
+        let places = ["a&lt;b", "all", "chat"].map(|name| near.find(&format!(">{name}</text>")).unwrap());
+        assert!(places.is_sorted(), "labels stand in the order of their lines: {near}");
         let many: Vec<StepLog> = (0..7000).map(step).collect();
         assert!(means(&many).len() <= POINTS);
         assert!(curve(&[], &[]).ends_with("</svg>\n"));
