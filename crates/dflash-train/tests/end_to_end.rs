@@ -26,7 +26,8 @@ fn sequences(target: Box<dyn Target>) -> Vec<Sequence> {
         EngineOptions { max_batch: 16, waiting: 200, step_rows: None },
     );
     let mut rng = Rng::new(5);
-    let prompts: Vec<Vec<u32>> = (0..150).map(|_| (0..4).map(|_| 3 + rng.below(VOCAB - 3)).collect()).collect();
+    let prompts: Vec<Vec<u32>> =
+        (0..150).map(|_| (0..4).map(|_| 3 + rng.below(VOCAB - 3)).collect()).collect();
     let answers: Vec<_> =
         prompts.iter().map(|prompt| engine.submit(Request::new(prompt.clone(), 40)).unwrap()).collect();
     let sequence = |(source, (prompt, answer)): (usize, (Vec<u32>, dflash_engine::Submission))| {
@@ -112,7 +113,8 @@ impl Place {
             settings,
             folder,
             ended: &|| {
-                std::fs::read_to_string(folder.join("log.jsonl")).is_ok_and(|log| log.lines().count() >= until)
+                std::fs::read_to_string(folder.join("log.jsonl"))
+                    .is_ok_and(|log| log.lines().count() >= until)
             },
         };
         run.train(sequences.to_vec(), &mut seen).unwrap();
@@ -137,7 +139,8 @@ fn a_draft_learns_from_its_target() {
     // What is in the folder drafts as well, and answers as plain decoding does.
     let draft = last_draft(&folder).unwrap().unwrap();
     let options = EvaluateOptions { max_tokens: 24, against_plain: true, ..EvaluateOptions::default() };
-    let again = evaluate(place.target().unwrap(), &draft, &sequences[..8], &[], &options, &mut |_| ()).unwrap();
+    let again =
+        evaluate(place.target().unwrap(), &draft, &sequences[..8], &[], &options, &mut |_| ()).unwrap();
     assert!(again.all.tokens_per_cycle() > before);
 }
 
@@ -152,7 +155,8 @@ fn an_interrupted_run_gives_the_same_draft() {
     assert_eq!(first.losses.len(), 5);
     let second = place.train(&parts, &settings, &sequences, usize::MAX);
     assert_eq!([first.losses, second.losses].concat(), one.losses);
-    let weights = |run: &Path| std::fs::read(last_draft(run).unwrap().unwrap().join("model.safetensors")).unwrap();
+    let weights =
+        |run: &Path| std::fs::read(last_draft(run).unwrap().unwrap().join("model.safetensors")).unwrap();
     assert!(weights(&whole) == weights(&parts), "the weights differ");
 }
 
