@@ -283,15 +283,15 @@ fn norm(grads: &[Tensor]) -> Result<f64, TrainError> {
 
 #[cfg(test)]
 impl Trainer {
-    pub fn parameters(&self) -> &Parameters {
+    pub(super) fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    pub fn gradients(&self, batch: &Batch) -> Result<Vec<Tensor>, TrainError> {
+    pub(super) fn gradients(&self, batch: &Batch) -> Result<Vec<Tensor>, TrainError> {
         Ok(self.gradients_of(batch, &Plan::new(batch, &self.shape, &self.device)?)?.1)
     }
 
-    pub fn outcomes(&self, batch: &Batch) -> Result<Vec<Outcome>, TrainError> {
+    pub(super) fn outcomes(&self, batch: &Batch) -> Result<Vec<Outcome>, TrainError> {
         let plan = Plan::new(batch, &self.shape, &self.device)?;
         Ok(self.head().measure(&self.forward().run(&plan)?, &goals(batch, &plan))?)
     }
