@@ -74,6 +74,16 @@ impl Pair {
         out[0].iter().map(|choice| choice.id).collect()
     }
 
+    /// The best of several candidates of every position, of two sequences at once.
+    fn ranked(&self, draft: &Draft) -> Vec<u32> {
+        let ((mut ws, mut state), (_, mut other)) = (self.context(draft), self.context(draft));
+        let (mut states, mut out) = ([&mut state, &mut other], Vec::new());
+        draft.propose_ranked(&mut ws, &mut states, &[7, 7], WIDTH, 3, &mut out).unwrap();
+        let (one, two) = out.split_at(3 * (WIDTH - 1));
+        assert_eq!(one, two);
+        one.chunks_exact(3).map(|ranks| ranks[0].id).collect()
+    }
+
     fn context(&self, draft: &Draft) -> (dflash_models::DraftWorkspace, dflash_models::DraftState) {
         let (mut ws, mut state) = (draft.workspace(), draft.new_state());
         let backend = self.target.backend();
@@ -274,16 +284,39 @@ fn files_have_the_size_of_their_format() {
 }
 
 #[test]
-fn a_markov_head_is_written_and_read_and_the_runtime_refuses_it_by_name() {
+fn a_markov_head_corrects_every_position_by_the_id_before_it() {
     let mut pair = Pair::new(Dtype::F32, Some(every_third()));
     pair.shape.markov_rank = 64;
     pair.weights = weights(&pair.shape);
+    // Loud enough to change choices.
+    let code = pair.weights.get_mut("markov_head.markov_w1.weight").unwrap();
+    code.values.iter_mut().for_each(|value| *value *= 64.0);
     let zlab = pair.export("zlab", Layout::Zlab(ZlabFormat::F32));
     assert_eq!(read_zlab(&zlab).unwrap(), (pair.shape.clone(), pair.weights.clone()));
+    let draft = pair.load(&zlab);
+    let (ids, vocab) = (pair.ids(&draft), pair.shape.vocab.clone().unwrap());
+    // The logits without the head, and what it adds: w2 · w1[previous].
+    let [w1, w2] =
+        ["markov_w1", "markov_w2"].map(|name| &pair.weights[&format!("markov_head.{name}.weight")].values);
+    let (mut previous, mut changed) = (7, 0);
+    for (row, &id) in pair.logits(&draft).iter().zip(&ids) {
+        let code = &w1[64 * previous as usize..][..64];
+        let bias = w2.chunks_exact(64).map(|row| row.iter().zip(code).map(|(a, b)| a * b).sum::<f32>());
+        let corrected: Vec<f32> = row.iter().zip(bias).map(|(logit, bias)| logit + bias).collect();
+        let best = |values: &[f32]| {
+            vocab[(0..values.len()).max_by(|&a, &b| values[a].total_cmp(&values[b])).unwrap()]
+        };
+        assert_eq!(id, best(&corrected));
+        changed += usize::from(best(row) != id);
+        previous = id;
+    }
+    assert!(changed > 0, "the head says something");
+    assert_eq!(pair.ranked(&draft), ids);
+
     let (format, target) = (SpeculatorsFormat::F32, pair.target.as_ref());
     let speculators = pair.export("speculators", Layout::Speculators { format, target });
-    for path in [zlab, speculators, pair.gguf("gguf", GgufFormat::F16)] {
-        let error = pair.try_load(&path).err().expect("no runtime for it yet").to_string();
+    for path in [speculators, pair.gguf("gguf", GgufFormat::F16)] {
+        let error = pair.try_load(&path).err().expect("no runtime for these yet").to_string();
         assert!(["markov", "dspark", "DSpark"].iter().any(|word| error.contains(word)), "{error}");
     }
 }

@@ -113,16 +113,20 @@ impl BlockDiffusion {
         let Scratch { workspace, sampled: Sampled { sampler, logits, row: values }, .. } = scratch;
         let width = requests[0].width;
         with_states(requests, |states, staged| self.draft.logits(workspace, states, staged, width, logits));
-        for (index, request) in requests.iter_mut().enumerate() {
-            let ProposeRequest { rule, ids, drafted, confidence, .. } = &mut **request;
-            let rule = rule.as_ref().expect("a rule to draft by");
-            for row in index * (width - 1)..(index + 1) * (width - 1) {
+        let mut previous: Vec<u32> = requests.iter().map(|request| staged(request.ids)).collect();
+        for position in 0..width - 1 {
+            self.draft.follow(workspace, logits, width, position, &previous);
+            for (index, request) in requests.iter_mut().enumerate() {
+                let ProposeRequest { rule, ids, drafted, confidence, .. } = &mut **request;
+                let rule = rule.as_ref().expect("a rule to draft by");
+                let row = index * (width - 1) + position;
                 self.draft.target_logits(logits, row, values);
                 let distribution = sampler.distribution(rule, ids, drafted, values);
                 let distribution = distribution.map_err(|id| BackendError::NotANumber { row, id })?;
                 let id = distribution.choice();
                 confidence.push(distribution.probability(id));
                 drafted.push(id);
+                previous[index] = id;
             }
         }
         Ok(())

@@ -95,8 +95,11 @@ const VARIANTS: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// [`ModelError::RefusedTensor`].
-pub(super) fn refuse_variants(checkpoint: &Checkpoint) -> Result<(), ModelError> {
+pub(super) fn refuse_variants(checkpoint: &Checkpoint, config: &DraftConfig) -> Result<(), ModelError> {
     for name in checkpoint.names() {
+        if config.markov_rank.is_some() && name.starts_with("markov_head.") {
+            continue;
+        }
         if let Some((_, what)) = VARIANTS.iter().find(|(part, _)| name.contains(part)) {
             return Err(ModelError::RefusedTensor {
                 path: checkpoint.path().to_owned(),

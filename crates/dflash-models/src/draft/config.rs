@@ -32,10 +32,14 @@ pub(super) struct DraftConfig {
     pub(super) target_hidden: Option<usize>,
     /// Rows of the draft's own head.
     pub(super) draft_vocab: Option<usize>,
+    /// Rank of the Markov head, if there is one.
+    pub(super) markov_rank: Option<usize>,
 }
 
 /// Blocks beyond this are damage.
 pub(super) const MAX_BLOCK: usize = 1024;
+/// Ranks of Markov heads beyond this are damage.
+pub(super) const MAX_RANK: usize = 1 << 16;
 
 /// Keys that change the mathematics and are not implemented.
 pub(super) const CHANGES: &[Neutral] = &[
@@ -47,8 +51,6 @@ pub(super) const CHANGES: &[Neutral] = &[
     neutral("enable_confidence_head", NeutralValue::Nothing),
     neutral("input_embedding_scale", NeutralValue::One),
     neutral("logit_scale", NeutralValue::One),
-    neutral("markov_head_type", NeutralValue::Nothing),
-    neutral("markov_rank", NeutralValue::Zero),
     neutral("mlp_bias", NeutralValue::Nothing),
     neutral("output_multiplier", NeutralValue::One),
     neutral("partial_rotary_factor", NeutralValue::One),
@@ -96,6 +98,22 @@ impl DraftConfig {
             Layout::Zlab | Layout::Gguf => zlab::default_taps(layers, self.body.layers.len()),
             Layout::Speculators => speculators::default_taps(layers),
         })
+    }
+}
+
+/// The rank of a Markov head from its keys; `None` where there is none.
+///
+/// # Errors
+/// A head of another kind than the plain one.
+pub(super) fn markov_rank(
+    config: &Keys<'_>,
+    rank: Option<usize>,
+    kind: Option<&str>,
+) -> Result<Option<usize>, ModelError> {
+    match (rank.filter(|&rank| rank > 0), kind) {
+        (None, None) => Ok(None),
+        (Some(rank), None | Some("vanilla")) => Ok(Some(rank)),
+        (_, Some(_)) => Err(config.refused("markov_head_type", "vanilla, with a markov_rank, is")),
     }
 }
 

@@ -81,6 +81,7 @@ impl DraftConfig {
             target_layers: None,
             target_hidden: metadata.size(&key("target_hidden_size"))?,
             draft_vocab: None,
+            markov_rank: None,
             body: keys.body()?,
         };
         draft.check(|name, expected| metadata.bad(&key(name), expected))

@@ -6,6 +6,7 @@ use dflash_tensor::{Activation, Keep, Mask, Rope, Weight};
 use super::body::{Body, LayerKind};
 use super::check::{fits, refuse_variants};
 use super::config::{DraftConfig, refuse_files};
+use super::markov::MarkovHead;
 use super::model::{Draft, DraftOptions, DraftSpec};
 use super::names::GGUF;
 use super::tables::Tables;
@@ -31,7 +32,7 @@ impl Draft {
         let mut notes = Vec::new();
         let (config, checkpoint) = if path.is_dir() { open_dir(path, &mut notes)? } else { open_file(path)? };
         fits(path, &config, &checkpoint, target)?;
-        refuse_variants(&checkpoint)?;
+        refuse_variants(&checkpoint, &config)?;
         let backend = Arc::clone(target.backend());
         let mut context = LoadContext { backend, progress: &mut |_, _| {}, notes, packed: 0 };
         let loader = Loader::new(&checkpoint, &mut context, options.quant);
@@ -82,6 +83,7 @@ fn build(
     let layers = layers(&mut loader, &config.body, keep, positions)?;
     let norm = loader.gain("norm.weight", config.body.hidden, NormRule::Plain)?;
     let tables = Tables::load(&mut loader, config, target)?;
+    let markov = MarkovHead::load(&mut loader, config, target, tables.vocab)?;
     loader.finish()?;
     let spec = spec(config, taps, keep, tables.vocab);
     Ok(Draft {
@@ -95,6 +97,7 @@ fn build(
         norm,
         eps: config.body.eps,
         tables,
+        markov,
     })
 }
 

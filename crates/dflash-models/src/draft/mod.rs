@@ -7,6 +7,7 @@ mod config;
 mod gguf;
 mod kind;
 mod load;
+mod markov;
 mod model;
 mod names;
 mod observe;

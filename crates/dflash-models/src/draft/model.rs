@@ -5,6 +5,7 @@ use dflash_tensor::{
     Tensor, Weight,
 };
 
+use super::markov::MarkovHead;
 use super::state::{DraftState, DraftWorkspace, with_caches};
 use super::tables::Tables;
 use crate::DraftQuant;
@@ -63,6 +64,7 @@ pub struct Draft {
     pub(super) norm: Tensor,
     pub(super) eps: f32,
     pub(super) tables: Tables,
+    pub(super) markov: Option<MarkovHead>,
 }
 
 impl Draft {
@@ -81,7 +83,10 @@ impl Draft {
     /// Scratch for all calls, one per thread of work.
     pub fn workspace(&self) -> DraftWorkspace {
         let scratch = Workspace::new(Arc::clone(&self.backend), self.hidden);
-        DraftWorkspace::new(self.backend.as_ref(), scratch, self.fuse.cols(), self.hidden)
+        let mut workspace =
+            DraftWorkspace::new(self.backend.as_ref(), scratch, self.fuse.cols(), self.hidden);
+        workspace.correction = self.markov.as_ref().map(|head| head.scratch(self.backend.as_ref()));
+        workspace
     }
 
     /// One pass over the block `[staged, mask, ...]` of `width` positions for every sequence. `out[i]` takes
@@ -101,12 +106,16 @@ impl Draft {
         width: usize,
         out: &mut Vec<Vec<Choice>>,
     ) -> Result<(), BackendError> {
+        if self.markov.is_some() {
+            return self.propose_in_turn(ws, states, staged, width, out);
+        }
         self.run_block(ws, states, staged, width);
         self.choose(ws, states.len(), width, out)
     }
 
     /// The logits of the block rows that `propose` chooses from, `[states * (width - 1), rows of the head]`: `out`
-    /// comes from [`Draft::logit_rows`]. [`Draft::target_logits`] says what they mean.
+    /// comes from [`Draft::logit_rows`]. [`Draft::target_logits`] says what they mean. Those of a draft with a Markov
+    /// head are whole when [`Draft::follow`] has seen their position.
     pub fn logits(
         &self,
         ws: &mut DraftWorkspace,
@@ -121,6 +130,23 @@ impl Draft {
         self.backend.logits(&self.tables.head, &ws.scratch.h, &rows, self.final_norm(), out);
         if let Some(cap) = self.tables.softcap {
             self.backend.softcap(cap, out);
+        }
+    }
+
+    /// Adds to the logits of position `position` of every block what a Markov head says of the ids before it,
+    /// `previous`: the staged ids at first, then those that position by position were chosen. Nothing without such a
+    /// head.
+    pub fn follow(
+        &self,
+        ws: &mut DraftWorkspace,
+        logits: &mut Tensor,
+        width: usize,
+        position: usize,
+        previous: &[u32],
+    ) {
+        if let (Some(head), Some(scratch)) = (&self.markov, &mut ws.correction) {
+            let rows = (0..previous.len()).map(|sequence| sequence * (width - 1) + position);
+            head.correct(self.backend.as_ref(), scratch, previous, rows, logits);
         }
     }
 

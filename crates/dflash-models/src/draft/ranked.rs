@@ -1,4 +1,4 @@
-use dflash_tensor::BackendError;
+use dflash_tensor::{BackendError, Choice, Tensor};
 
 use super::Draft;
 use super::state::{DraftState, DraftWorkspace};
@@ -31,36 +31,90 @@ impl Draft {
         out: &mut Vec<Ranked>,
     ) -> Result<(), BackendError> {
         assert!((1..=self.tables.vocab).contains(&ranks), "{ranks} of {} ids", self.tables.vocab);
-        let mut logits = ws.logits.take().unwrap_or_else(|| self.logit_rows());
-        self.logits(ws, states, staged, width, &mut logits);
         out.clear();
-        let done = (0..states.len() * (width - 1)).try_for_each(|row| {
-            let values = self.backend.read(&logits, row);
-            self.rank(row, &values[..self.tables.vocab], ranks, out)
+        out.resize(states.len() * (width - 1) * ranks, Ranked { id: 0, probability: 0.0 });
+        self.in_turn(ws, states, staged, width, &mut |row, values| {
+            let (best, sum) = self.rank(values, ranks);
+            let most = values[best[0]];
+            for (place, &index) in out[row * ranks..(row + 1) * ranks].iter_mut().zip(&best) {
+                *place =
+                    Ranked { id: self.target_id(index), probability: (values[index] - most).exp() / sum };
+            }
+            self.target_id(best[0])
+        })
+    }
+
+    /// [`Draft::propose`] where every position depends on the choice before it.
+    pub(super) fn propose_in_turn(
+        &self,
+        ws: &mut DraftWorkspace,
+        states: &mut [&mut DraftState],
+        staged: &[u32],
+        width: usize,
+        out: &mut Vec<Vec<Choice>>,
+    ) -> Result<(), BackendError> {
+        out.resize_with(states.len(), Vec::new);
+        out.iter_mut().for_each(Vec::clear);
+        self.in_turn(ws, states, staged, width, &mut |row, values| {
+            let (best, sum) = self.rank(values, 1);
+            let (id, logit) = (self.target_id(best[0]), values[best[0]]);
+            out[row / (width - 1)].push(Choice { id, logit, logsumexp: logit + sum.ln() });
+            id
+        })
+    }
+
+    /// Runs a block and gives `choose` the logits of every position, by row of the head, position by position for all
+    /// sequences; what it chooses, a target id, stands before the next position of that sequence.
+    fn in_turn(
+        &self,
+        ws: &mut DraftWorkspace,
+        states: &mut [&mut DraftState],
+        staged: &[u32],
+        width: usize,
+        choose: &mut dyn FnMut(usize, &[f32]) -> u32,
+    ) -> Result<(), BackendError> {
+        let mut logits = ws.logits.take().unwrap_or_else(|| self.logit_rows());
+        let mut previous = std::mem::take(&mut ws.previous);
+        self.logits(ws, states, staged, width, &mut logits);
+        previous.clear();
+        previous.extend_from_slice(staged);
+        let done = (0..width - 1).try_for_each(|position| {
+            self.follow(ws, &mut logits, width, position, &previous);
+            self.choose_at(&logits, width, position, &mut previous, choose)
         });
-        ws.logits = Some(logits);
+        (ws.logits, ws.previous) = (Some(logits), previous);
         done
     }
 
-    fn rank(
+    fn choose_at(
         &self,
-        row: usize,
-        values: &[f32],
-        ranks: usize,
-        out: &mut Vec<Ranked>,
+        logits: &Tensor,
+        width: usize,
+        position: usize,
+        previous: &mut [u32],
+        choose: &mut dyn FnMut(usize, &[f32]) -> u32,
     ) -> Result<(), BackendError> {
-        if let Some(id) = values.iter().position(|value| value.is_nan()) {
-            return Err(BackendError::NotANumber { row, id: id as u32 });
+        for (sequence, previous) in previous.iter_mut().enumerate() {
+            let row = sequence * (width - 1) + position;
+            let values = self.backend.read(logits, row);
+            let values = &values[..self.tables.vocab];
+            if let Some(id) = values.iter().position(|value| value.is_nan()) {
+                return Err(BackendError::NotANumber { row, id: id as u32 });
+            }
+            *previous = choose(row, values);
         }
-        let best = best(values, ranks);
-        let most = values[best[0]];
-        let sum = exp_sum(values, most);
-        let target = |index: usize| self.tables.ids.as_ref().map_or(index as u32, |ids| ids[index]);
-        out.extend(
-            best.into_iter()
-                .map(|index| Ranked { id: target(index), probability: (values[index] - most).exp() / sum }),
-        );
         Ok(())
+    }
+
+    /// The best indices, and the sum of `exp(value - most)`.
+    fn rank(&self, values: &[f32], ranks: usize) -> (Vec<usize>, f32) {
+        let best = best(values, ranks);
+        let sum = exp_sum(values, values[best[0]]);
+        (best, sum)
+    }
+
+    fn target_id(&self, index: usize) -> u32 {
+        self.tables.ids.as_ref().map_or(index as u32, |ids| ids[index])
     }
 }
 

@@ -1,5 +1,6 @@
 use dflash_tensor::{Backend, Batch, Choice, SeqCache, Tensor};
 
+use super::markov::Correction;
 use crate::workspace::Workspace;
 
 /// Feature rows that wait for the next draft at most.
@@ -51,6 +52,10 @@ pub struct DraftWorkspace {
     pub(super) choices: Vec<Choice>,
     /// Of a block, where more than the choices was asked for.
     pub(super) logits: Option<Tensor>,
+    /// Ids that positions follow.
+    pub(super) previous: Vec<u32>,
+    /// Of the Markov head, if there is one.
+    pub(super) correction: Option<Correction>,
 }
 
 /// Calls `body` with the caches of `states`. A single one, as decoding has it, takes no list.
@@ -74,6 +79,8 @@ impl DraftWorkspace {
             rows: Vec::new(),
             choices: Vec::new(),
             logits: None,
+            previous: Vec::new(),
+            correction: None,
         }
     }
 }

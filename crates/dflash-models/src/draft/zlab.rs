@@ -1,5 +1,5 @@
 use super::body::{Body, Causality, READ};
-use super::config::{CHANGES, DraftConfig, Layout, MAX_BLOCK};
+use super::config::{CHANGES, DraftConfig, Layout, MAX_BLOCK, MAX_RANK, markov_rank};
 use crate::ModelError;
 use crate::json::{Keys, MAX_SIZE, shown};
 use crate::refuse::{HARMLESS, note_unread};
@@ -13,6 +13,8 @@ const EITHER: &[&str] = &[
     "is_causal",
     "draft_vocab_size",
     "target_hidden_size",
+    "markov_rank",
+    "markov_head_type",
 ];
 /// Keys that stand only in `dflash_config`.
 const INNER: &[&str] = &["causal"];
@@ -35,6 +37,9 @@ pub(super) fn read(config: &Keys<'_>, notes: &mut Vec<String>) -> Result<DraftCo
     let block = places.find("block_size", |keys, key| keys.integer(key, MAX_BLOCK))?;
     let mask = places.find("mask_token_id", |keys, key| keys.integer(key, MAX_SIZE))?;
     let causality = Causality { all: places.causal()?, sliding: None };
+    let rank = places.find("markov_rank", |keys, key| keys.integer(key, MAX_RANK))?;
+    let kind =
+        places.find("markov_head_type", |keys, key| keys.text(key).map(|text| text.map(str::to_owned)))?;
     let taps = places.find("target_layer_ids", |keys, key| keys.ids(key))?;
     Ok(DraftConfig {
         layout: Layout::Zlab,
@@ -44,6 +49,7 @@ pub(super) fn read(config: &Keys<'_>, notes: &mut Vec<String>) -> Result<DraftCo
         target_layers: places.find("num_target_layers", |keys, key| keys.size(key))?,
         target_hidden: places.find("target_hidden_size", |keys, key| keys.size(key))?,
         draft_vocab: places.find("draft_vocab_size", |keys, key| keys.size(key))?,
+        markov_rank: markov_rank(config, rank, kind.as_deref())?,
         body: Body::read(config, causality)?,
     })
 }
