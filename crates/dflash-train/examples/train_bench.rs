@@ -63,8 +63,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut seconds, began) = (Vec::new(), Instant::now());
     while seconds.len() < 12 && began.elapsed().as_secs() < 20 {
         let mut anchor = Anchors::new(1, seconds.len() as u64);
-        let batch =
-            Batch::draw(&[sample; SEQUENCES], &shape, BatchOptions { block, anchors, decay: 4.0 }, &mut anchor);
+        let batch = Batch::draw(
+            &[sample; SEQUENCES],
+            &shape,
+            BatchOptions { block, anchors, decay: 4.0 },
+            &mut anchor,
+        );
         let began = Instant::now();
         let report = trainer.step(&batch)?;
         seconds.push(began.elapsed().as_secs_f64());
@@ -111,7 +115,8 @@ fn matmul_seconds(shape: &DraftShape, anchors: usize) -> candle_core::Result<f64
 }
 
 fn product_seconds(m: usize, k: usize, n: usize) -> candle_core::Result<f64> {
-    let (a, b) = (Tensor::rand(0f32, 1.0, (m, k), &Device::Cpu)?, Tensor::rand(0f32, 1.0, (n, k), &Device::Cpu)?);
+    let (a, b) =
+        (Tensor::rand(0f32, 1.0, (m, k), &Device::Cpu)?, Tensor::rand(0f32, 1.0, (n, k), &Device::Cpu)?);
     let mut seconds: Vec<f64> = Vec::new();
     for _ in 0..7 {
         let began = Instant::now();

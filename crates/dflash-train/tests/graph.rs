@@ -43,7 +43,10 @@ fn losses_are_those_of_the_runtime_s_logits() {
                 one.weights.fill(0.0);
                 one.weights[slot] = 1.0;
                 let found = trainer.measure(&one).unwrap().loss;
-                assert!((found - wanted).abs() < TOLERANCE, "anchor {anchor}, slot {slot}: {found} and {wanted}");
+                assert!(
+                    (found - wanted).abs() < TOLERANCE,
+                    "anchor {anchor}, slot {slot}: {found} and {wanted}"
+                );
             }
         }
     }

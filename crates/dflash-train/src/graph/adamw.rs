@@ -119,13 +119,7 @@ impl InplaceOp2 for Step {
         "adamw-step"
     }
 
-    fn cpu_fwd(
-        &self,
-        var: &mut CpuStorage,
-        _: &Layout,
-        moments: &CpuStorage,
-        layout: &Layout,
-    ) -> Result<()> {
+    fn cpu_fwd(&self, var: &mut CpuStorage, _: &Layout, moments: &CpuStorage, layout: &Layout) -> Result<()> {
         let [rate, correction, eps, keep] =
             [self.rate, self.correction, self.eps, self.keep].map(|number| number as f32);
         let (var, moments) = (floats_mut(var)?, floats(moments, layout)?);

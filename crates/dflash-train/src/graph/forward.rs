@@ -49,7 +49,8 @@ impl Forward<'_> {
             linear(&select(&x, rows.queries.as_ref())?, &layer.queries)?
         };
         let h = select(h, rows.queries.as_ref())?;
-        let attended = self.attend(layer, plan, &queries, &kv, if place.last { &plan.last } else { &plan.inner })?;
+        let attended =
+            self.attend(layer, plan, &queries, &kv, if place.last { &plan.last } else { &plan.inner })?;
         let h = (h + linear(&attended, &layer.output)?)?;
         let y = rms_norm(&h, &layer.post_norm, self.shape.rms_norm_eps)?;
         let inner = swiglu(&linear(&y, &layer.gate_up)?)?;

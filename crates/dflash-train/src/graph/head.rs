@@ -86,7 +86,8 @@ fn composed(logits: &Tensor, goals: &Goals) -> Result<(Vec<Outcome>, Tensor)> {
     let sums = exps.sum_keepdim(D::Minus1)?;
     let losses = (sums.log()? - shifted.gather(&labels, 1)?)?.squeeze(1)?.to_vec1::<f32>()?;
     let choices = logits.argmax(D::Minus1)?.to_vec1::<u32>()?;
-    let grad = exps.broadcast_div(&sums)?.broadcast_mul(&weights)?.scatter_add(&labels, &weights.neg()?, 1)?;
+    let grad =
+        exps.broadcast_div(&sums)?.broadcast_mul(&weights)?.scatter_add(&labels, &weights.neg()?, 1)?;
     let outcomes = losses.into_iter().zip(choices).map(|(loss, choice)| Outcome { loss, choice });
     Ok((outcomes.collect(), grad))
 }

@@ -48,9 +48,9 @@ fn join(
     let (mut shape, mut values) = (parts[0].1.clone(), Vec::new());
     shape[0] = parts.iter().map(|(_, shape)| shape[0]).sum();
     for (name, wanted) in parts {
-        let matrix = weights
-            .get(name)
-            .ok_or_else(|| TrainError::Refused(format!("the draft to go on from has no {name}; begin anew")))?;
+        let matrix = weights.get(name).ok_or_else(|| {
+            TrainError::Refused(format!("the draft to go on from has no {name}; begin anew"))
+        })?;
         if matrix.shape != *wanted {
             return Err(TrainError::Refused(format!(
                 "{name} of the draft to go on from has the shape {:?}, not {wanted:?}; give its own sizes, or begin \

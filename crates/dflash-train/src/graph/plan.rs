@@ -40,7 +40,8 @@ impl Plan {
     pub fn new(batch: &Batch, shape: &DraftShape, device: &Device) -> Result<Self> {
         let (context, width) = (batch.context_rows(), shape.features());
         let (ids, id_rows) = ids(batch, shape.mask_id);
-        let slots: Vec<usize> = (0..batch.labels.len()).filter(|&slot| batch.labels[slot].is_some()).collect();
+        let slots: Vec<usize> =
+            (0..batch.labels.len()).filter(|&slot| batch.labels[slot].is_some()).collect();
         let row = |slot: usize| slot / batch.slots() * batch.block + slot % batch.slots() + 1;
         let wanted: Vec<usize> = slots.iter().map(|&slot| row(slot)).collect();
         let block_positions = positions(batch);
@@ -88,7 +89,11 @@ fn ids(batch: &Batch, mask_id: u32) -> (Vec<u32>, Vec<u32>) {
 
 /// Of the block rows.
 fn positions(batch: &Batch) -> Vec<u32> {
-    batch.anchors.iter().flat_map(|&anchor| (anchor..anchor + batch.block).map(|place| place as u32)).collect()
+    batch
+        .anchors
+        .iter()
+        .flat_map(|&anchor| (anchor..anchor + batch.block).map(|place| place as u32))
+        .collect()
 }
 
 /// What queries at `rows`, ascending block rows, see.

@@ -100,7 +100,8 @@ impl Trainer {
         let table = |what: &str, matrix: &crate::Matrix, rows: usize| {
             if matrix.shape != [rows, shape.hidden] {
                 let wanted = [rows, shape.hidden];
-                let what = format!("the target's {what} is {:?}, but the draft needs {wanted:?}", matrix.shape);
+                let what =
+                    format!("the target's {what} is {:?}, but the draft needs {wanted:?}", matrix.shape);
                 return Err(TrainError::Refused(format!("{what}; train it for the target it was made for")));
             }
             Ok(Tensor::from_slice(&matrix.values, matrix.shape.as_slice(), &device)?)
@@ -282,15 +283,15 @@ fn norm(grads: &[Tensor]) -> Result<f64, TrainError> {
 
 #[cfg(test)]
 impl Trainer {
-    pub fn parameters(&self) -> &Parameters {
+    pub(super) fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    pub fn gradients(&self, batch: &Batch) -> Result<Vec<Tensor>, TrainError> {
+    pub(super) fn gradients(&self, batch: &Batch) -> Result<Vec<Tensor>, TrainError> {
         Ok(self.gradients_of(batch, &Plan::new(batch, &self.shape, &self.device)?)?.1)
     }
 
-    pub fn outcomes(&self, batch: &Batch) -> Result<Vec<Outcome>, TrainError> {
+    pub(super) fn outcomes(&self, batch: &Batch) -> Result<Vec<Outcome>, TrainError> {
         let plan = Plan::new(batch, &self.shape, &self.device)?;
         Ok(self.head().measure(&self.forward().run(&plan)?, &goals(batch, &plan))?)
     }

@@ -5,6 +5,7 @@ mod attention;
 pub mod check;
 mod exp;
 mod linear;
+mod product;
 mod rms_norm;
 mod rotate;
 mod storage;
@@ -13,7 +14,7 @@ mod swiglu;
 
 pub use attention::{Attention, Seen, SeenBlock};
 pub use exp::exp;
-pub use linear::{linear};
+pub use linear::linear;
 pub use rms_norm::rms_norm;
 pub use rotate::{Rotation, rotate};
 pub use storage::{floats, values};

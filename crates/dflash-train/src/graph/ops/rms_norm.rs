@@ -66,7 +66,8 @@ impl CustomOp2 for RmsNorm {
             .zip(grads.par_chunks(ROWS * cols))
             .map(|((x_grad, x), grad)| {
                 let mut gain_grad = vec![0.0; cols];
-                let rows = x_grad.chunks_exact_mut(cols).zip(x.chunks_exact(cols)).zip(grad.chunks_exact(cols));
+                let rows =
+                    x_grad.chunks_exact_mut(cols).zip(x.chunks_exact(cols)).zip(grad.chunks_exact(cols));
                 rows.for_each(|((x_grad, x), grad)| {
                     x_grad.copy_from_slice(grad);
                     norm_backward(x, &gains, self.eps, x_grad, &mut gain_grad);

@@ -42,12 +42,7 @@ pub fn rotate(
     rotation: &Arc<Rotation>,
     positions: &Arc<Vec<u32>>,
 ) -> Result<Tensor> {
-    let op = Rotate {
-        heads,
-        eps,
-        rotation: Arc::clone(rotation),
-        positions: Arc::clone(positions),
-    };
+    let op = Rotate { heads, eps, rotation: Arc::clone(rotation), positions: Arc::clone(positions) };
     if x.device().is_cpu() { x.apply_op2(gain, op) } else { op.composed(x, gain) }
 }
 
@@ -171,7 +166,12 @@ mod tests {
         let rotation = Arc::new(Rotation::new(50, 6, 1e4, &Device::Cpu)?);
         let positions = Arc::new((0..40).map(|row| row * 7 % 50).collect::<Vec<u32>>());
         let fused = |args: &[Var]| rotate(&args[0], &args[1], 3, 1e-5, &rotation, &positions);
-        let op = Rotate { heads: 3, eps: 1e-5, rotation: Arc::clone(&rotation), positions: Arc::clone(&positions) };
+        let op = Rotate {
+            heads: 3,
+            eps: 1e-5,
+            rotation: Arc::clone(&rotation),
+            positions: Arc::clone(&positions),
+        };
         assert_same(&[&x, &gain], fused, |args| op.composed(&args[0], &args[1]))
     }
 }

@@ -28,7 +28,9 @@ pub fn largest(values: &[f32]) -> f32 {
     let (chunks, rest) = values.as_chunks::<LANES>();
     let mut most = [f32::NEG_INFINITY; LANES];
     for chunk in chunks {
-        most.iter_mut().zip(chunk).for_each(|(most, &value)| *most = if value > *most { value } else { *most });
+        most.iter_mut()
+            .zip(chunk)
+            .for_each(|(most, &value)| *most = if value > *most { value } else { *most });
     }
     most.iter().chain(rest).copied().fold(f32::NEG_INFINITY, f32::max)
 }
