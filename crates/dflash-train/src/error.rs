@@ -35,10 +35,16 @@ pub enum TrainError {
     Engine(#[from] EngineError),
     /// From the graph that is trained.
     #[error("training failed: {0}")]
-    Graph(#[from] candle_core::Error),
+    Graph(Box<candle_core::Error>),
     /// From a tokenizer or chat template.
     #[error(transparent)]
     Text(#[from] TextError),
+}
+
+impl From<candle_core::Error> for TrainError {
+    fn from(error: candle_core::Error) -> Self {
+        Self::Graph(Box::new(error))
+    }
 }
 
 impl TrainError {

@@ -13,6 +13,7 @@ pub mod graph;
 mod initial;
 pub mod live;
 mod normal;
+pub mod run;
 mod sequence;
 mod shape;
 mod target_tables;

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// How far something is that is counted in ids.
@@ -31,5 +32,21 @@ impl Progress {
         let elapsed = self.began.elapsed().as_secs_f64();
         let rest = self.total.saturating_sub(self.done) as f64;
         (self.done > 0).then(|| Duration::from_secs_f64(elapsed * rest / self.done as f64))
+    }
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { done, total, .. } = self;
+        write!(
+            f,
+            "{done} of {total} ids ({} %) | {:.0} ids/s",
+            100 * done / (*total).max(1),
+            self.per_second()
+        )?;
+        match self.left() {
+            Some(left) => write!(f, " | {} min left", left.as_secs().div_ceil(60)),
+            None => Ok(()),
+        }
     }
 }

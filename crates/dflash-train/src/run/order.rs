@@ -13,7 +13,13 @@ pub(super) struct Order {
 
 impl Order {
     pub(super) fn new(sequences: usize, per_step: usize, seed: u64) -> Self {
-        Self { sequences, per_step: per_step.clamp(1, sequences.max(1)), seed, epoch: None, order: Vec::new() }
+        Self {
+            sequences,
+            per_step: per_step.clamp(1, sequences.max(1)),
+            seed,
+            epoch: None,
+            order: Vec::new(),
+        }
     }
 
     /// Steps of an epoch; the last one may take fewer sequences.

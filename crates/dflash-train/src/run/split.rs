@@ -46,7 +46,7 @@ mod tests {
     fn sequences(count: u64) -> Vec<Sequence> {
         let sequence = |source: u64| Sequence {
             source,
-            category: if source % 4 == 0 { "code" } else { "chat" }.into(),
+            category: if source.is_multiple_of(4) { "code" } else { "chat" }.into(),
             ids: vec![1, 2],
             prompt: 1,
         };

@@ -25,7 +25,8 @@ mod tests {
 
     #[test]
     fn the_most_frequent_ids_of_answers() {
-        let sequence = |ids: &[u32]| Sequence { source: 0, category: String::new(), ids: ids.to_vec(), prompt: 2 };
+        let sequence =
+            |ids: &[u32]| Sequence { source: 0, category: String::new(), ids: ids.to_vec(), prompt: 2 };
         let sequences = [sequence(&[9, 9, 7, 3, 7, 5]), sequence(&[9, 9, 5, 4])];
         assert_eq!(vocabulary(&sequences, 2), Some(vec![5, 7]));
         assert_eq!(vocabulary(&sequences, 3), Some(vec![3, 5, 7]));

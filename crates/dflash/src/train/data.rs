@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::pair::PairChoice;
 use crate::progress::Progress;
 use crate::report::{Failure, Outcome, say};
-use crate::runtime::Runtime;
+use crate::runtime::{Loaded, Runtime};
 
 /// `dflash train data`
 pub(super) fn data(args: &DataArgs, env: &Environment) -> Outcome<ExitCode> {
@@ -57,18 +57,23 @@ pub(super) fn data(args: &DataArgs, env: &Environment) -> Outcome<ExitCode> {
 /// Prompt rows of a step: nobody waits for the next token here, so they may be many.
 const STEP_ROWS: usize = 128;
 
-/// The target alone.
-pub(super) fn open(
-    args: &TargetArgs,
-    engine: EngineOptions,
-    env: &Environment,
-    progress: Progress,
-) -> Outcome<Runtime> {
+/// The target alone, decoding.
+fn open(args: &TargetArgs, engine: EngineOptions, env: &Environment, progress: Progress) -> Outcome<Runtime> {
+    let (choice, options) = choice(args, env)?;
+    Runtime::open_for(&choice, &options, engine, env, progress)
+}
+
+/// The target alone, loaded.
+pub(super) fn target(args: &TargetArgs, env: &Environment, progress: Progress) -> Outcome<Loaded> {
+    let (choice, options) = choice(args, env)?;
+    Loaded::open(&choice, &options, env, progress)
+}
+
+fn choice(args: &TargetArgs, env: &Environment) -> Outcome<(PairChoice, Options)> {
     let pair = PairArgs { model: args.model.clone(), draft: Some("none".to_owned()), draft_quant: None };
     let runtime = RuntimeArgs { threads: args.threads.clone(), ..RuntimeArgs::default() };
     let options = Options::resolve(&pair, &runtime, env)?;
-    let choice = PairChoice::of(pair.model.as_deref(), pair.draft.as_deref())?;
-    Runtime::open_for(&choice, &options, engine, env, progress)
+    Ok((PairChoice::of(pair.model.as_deref(), pair.draft.as_deref())?, options))
 }
 
 fn no_template() -> Failure {

@@ -5,14 +5,21 @@ mod args;
 #[cfg(feature = "train")]
 mod data;
 #[cfg(feature = "train")]
+mod export;
+#[cfg(feature = "train")]
 mod meter;
+#[cfg(feature = "train")]
+mod run;
 
 use std::process::ExitCode;
 
 use crate::env::Environment;
 use crate::report::Outcome;
 
-pub use args::{DataArgs, TargetArgs, TrainArgs, TrainStep};
+pub use args::{
+    DataArgs, ExportArgs, FormatArg, LayoutArg, RecipeArgs, RunArgs, ShapeArgs, TargetArgs, TrainArgs,
+    TrainStep,
+};
 
 /// Runs the command.
 ///
@@ -22,6 +29,8 @@ pub use args::{DataArgs, TargetArgs, TrainArgs, TrainStep};
 pub fn train(args: &TrainArgs, env: &Environment) -> Outcome<ExitCode> {
     match &args.step {
         TrainStep::Data(args) => data::data(args, env),
+        TrainStep::Run(args) => run::run(args, env),
+        TrainStep::Export(args) => export::export(args, env),
     }
 }
 

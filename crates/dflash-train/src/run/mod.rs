@@ -1,0 +1,269 @@
+//! A training run: sequences and a target in, a draft out, step by step, in a folder that it can be resumed from.
+
+mod checkpoint;
+mod folder;
+mod mix;
+mod order;
+mod settings;
+mod split;
+mod vocabulary;
+
+use std::path::Path;
+use std::time::Instant;
+
+use dflash_models::Target;
+
+use crate::batch::{Anchors, Batch, BatchOptions, Sample};
+use crate::evaluate::{EvaluateOptions, evaluate};
+use crate::export::read_zlab;
+use crate::features::{FeatureCache, Features};
+use crate::graph::{AdamW, Device, Schedule, StepReport, Trainer, TrainerOptions};
+use crate::live::{EvaluationLog, Log, Progress, StepLog};
+use crate::{DraftShape, DraftWeights, Sequence, TargetTables, TrainError, init_from_layers};
+
+pub use checkpoint::last_draft;
+pub use settings::{RunSettings, Start};
+
+use checkpoint::{Checkpoint, Counts};
+use order::Order;
+
+/// The pace that is shown is that of so many steps.
+const PACE: usize = 20;
+
+/// What a run works with.
+pub struct Run<'a> {
+    /// The target that answered.
+    pub target: &'a dyn Target,
+    /// Loads it once more: evaluation decodes with an engine of its own.
+    pub load: &'a dyn Fn() -> Result<Box<dyn Target>, TrainError>,
+    /// Ids that end an answer.
+    pub stop_ids: &'a [u32],
+    /// Where features are kept, if they are.
+    pub cache: Option<&'a FeatureCache>,
+    /// What trains.
+    pub device: Device,
+    /// Settings, which the folder keeps.
+    pub settings: &'a RunSettings,
+    /// The folder.
+    pub folder: &'a Path,
+    /// Whether somebody wishes to stop; the last step is kept then.
+    pub ended: &'a dyn Fn() -> bool,
+}
+
+/// Who watches a run.
+pub trait Observer {
+    /// Something worth knowing once.
+    fn note(&mut self, text: &str);
+    /// Features are computed.
+    fn features(&mut self, progress: &Progress);
+    /// A step is done.
+    fn step(&mut self, step: &StepLog);
+    /// Held-out prompts were answered with the draft.
+    fn evaluated(&mut self, evaluation: &EvaluationLog);
+}
+
+impl Run<'_> {
+    /// Trains on `sequences` from the last checkpoint in the folder, or from the beginning, to the last step. The draft
+    /// is in the last checkpoint: [`last_draft`].
+    ///
+    /// # Errors
+    /// A folder of another run, sequences that do not suffice, and what target, device and file system report.
+    pub fn train(&self, sequences: Vec<Sequence>, observer: &mut dyn Observer) -> Result<(), TrainError> {
+        folder::claim(self.folder, self.settings)?;
+        let (sequences, held_out) = split::split(sequences, self.settings.held_out, self.settings.seed);
+        if sequences.is_empty() {
+            return Err(TrainError::Refused(
+                "there is no sequence to train on; make some with train data".into(),
+            ));
+        }
+        let mut course = self.course(&sequences, observer)?;
+        let features =
+            Features::open(self.cache, self.target, &course.trainer.shape().taps, &sequences, &mut |it| {
+                observer.features(it);
+            })?;
+        while course.counts.step < self.settings.steps {
+            let step = course.step(self, &sequences, &features)?;
+            observer.step(&step);
+            let last = course.counts.step == self.settings.steps || (self.ended)();
+            if last || course.counts.step % self.settings.evaluate_every == 0 {
+                course.checkpoint()?.write(self.folder)?;
+                if !(self.ended)() {
+                    self.evaluate(&mut course, &step, &held_out, observer)?;
+                }
+            }
+            if (self.ended)() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn course(&self, sequences: &[Sequence], observer: &mut dyn Observer) -> Result<Course, TrainError> {
+        let found = Checkpoint::read(self.folder)?;
+        let (shape, weights) = match &found {
+            Some(checkpoint) => (checkpoint.shape.clone(), checkpoint.state.weights.clone()),
+            None => self.beginning(sequences, observer)?,
+        };
+        let trainer = self.trainer(shape, &weights)?;
+        let order = Order::new(sequences.len(), self.settings.sequences, self.settings.seed);
+        let step = found.as_ref().map_or(0, |checkpoint| checkpoint.counts.step);
+        let log = Log::open(self.folder, self.settings.block - 1, step as u64)?;
+        let mut course = Course { trainer, order, log, counts: Counts::default(), times: Vec::new() };
+        if let Some(checkpoint) = found {
+            course.trainer.restore(&checkpoint.state)?;
+            course.counts = checkpoint.counts;
+            observer.note(&format!("going on after step {step}"));
+        }
+        Ok(course)
+    }
+
+    /// Shape and weights of a new run.
+    fn beginning(
+        &self,
+        sequences: &[Sequence],
+        observer: &mut dyn Observer,
+    ) -> Result<(DraftShape, DraftWeights), TrainError> {
+        let settings = self.settings;
+        let mut shape = DraftShape::like(self.target, settings.layers, settings.block, settings.mask_id);
+        if let Some(taps) = &settings.taps {
+            shape.taps.clone_from(taps);
+        }
+        shape.markov_rank = settings.markov_rank;
+        shape.vocab = vocabulary::vocabulary(sequences, settings.vocab);
+        let layers = match &settings.start {
+            Start::Target(layers) => layers.as_slice(),
+            Start::Random => &[],
+            Start::Draft(path) => return self.other_draft(path, &shape),
+        };
+        let initial = init_from_layers(self.target, &shape, layers, settings.seed)?;
+        initial.notes.iter().for_each(|note| observer.note(note));
+        Ok((shape, initial.weights))
+    }
+
+    /// The weights of another draft. Its vocabulary stays its own.
+    fn other_draft(
+        &self,
+        path: &Path,
+        wished: &DraftShape,
+    ) -> Result<(DraftShape, DraftWeights), TrainError> {
+        let path = last_draft(path)?.unwrap_or_else(|| path.to_owned());
+        let (mut shape, weights) = read_zlab(&path)?;
+        shape.block = wished.block;
+        let same = DraftShape { vocab: wished.vocab.clone(), ..shape.clone() };
+        if same != *wished {
+            let what = "is a draft of another shape; give --layers, --taps and --markov-rank as it has them";
+            return Err(TrainError::bad(&path, what));
+        }
+        Ok((shape, weights))
+    }
+
+    fn trainer(&self, shape: DraftShape, weights: &DraftWeights) -> Result<Trainer, TrainError> {
+        let settings = self.settings;
+        let all: Vec<u32> = (0..shape.target_vocab as u32).collect();
+        let tables = TargetTables::read(self.target, &all, shape.vocab.as_deref().unwrap_or(&all));
+        let warmup = (settings.warmup * settings.steps as f64).ceil() as usize;
+        let options = TrainerOptions {
+            schedule: Schedule { peak: settings.learning_rate, warmup, steps: settings.steps },
+            adam: AdamW { weight_decay: settings.weight_decay, ..AdamW::default() },
+            clip: settings.clip,
+        };
+        Trainer::new(shape, weights, &tables, options, self.device.clone())
+    }
+
+    fn evaluate(
+        &self,
+        course: &mut Course,
+        step: &StepLog,
+        held_out: &[Sequence],
+        observer: &mut dyn Observer,
+    ) -> Result<(), TrainError> {
+        let draft = last_draft(self.folder)?;
+        let Some(draft) = draft.filter(|_| !held_out.is_empty()) else { return Ok(()) };
+        let options = EvaluateOptions { block: self.settings.block, ..EvaluateOptions::default() };
+        let target = (self.load)()?;
+        let evaluation = evaluate(target, &draft, held_out, self.stop_ids, &options, &mut |_| ())?;
+        let evaluation = EvaluationLog::new(step, &evaluation);
+        observer.evaluated(&evaluation);
+        course.log.evaluation(evaluation)
+    }
+}
+
+/// Where a run is.
+struct Course {
+    trainer: Trainer,
+    order: Order,
+    log: Log,
+    counts: Counts,
+    /// When the last steps ended.
+    times: Vec<Instant>,
+}
+
+impl Course {
+    fn step(
+        &mut self,
+        run: &Run<'_>,
+        sequences: &[Sequence],
+        features: &Features<'_>,
+    ) -> Result<StepLog, TrainError> {
+        let began = Instant::now();
+        let chosen = self.order.of(self.counts.step).to_vec();
+        let batch = batch(run.settings, self.trainer.shape(), self.counts.step, &chosen, sequences, features);
+        let report = self.trainer.step(&batch)?;
+        self.counts.step += 1;
+        self.counts.tokens += chosen.iter().map(|&index| sequences[index].answer().len() as u64).sum::<u64>();
+        self.counts.seconds += began.elapsed().as_secs_f64();
+        let step = self.told(run.settings, &report);
+        self.log.step(step.clone())?;
+        Ok(step)
+    }
+
+    fn told(&mut self, settings: &RunSettings, report: &StepReport) -> StepLog {
+        self.times.push(Instant::now());
+        self.times.drain(..self.times.len().saturating_sub(PACE + 1));
+        let (first, last) = (self.times[0], self.times[self.times.len() - 1]);
+        let seconds = (last - first).as_secs_f64();
+        let accuracy = report.measure.right.iter().zip(&report.measure.known);
+        StepLog {
+            step: self.counts.step as u64,
+            steps: settings.steps as u64,
+            epoch: self.counts.step as f64 / self.order.steps() as f64,
+            tokens: self.counts.tokens,
+            loss: report.measure.loss,
+            accuracy: accuracy.map(|(&right, &known)| right as f64 / known.max(1) as f64).collect(),
+            grad_norm: report.grad_norm,
+            lr: report.rate,
+            steps_per_s: if seconds > 0.0 { (self.times.len() - 1) as f64 / seconds } else { 0.0 },
+            seconds: self.counts.seconds,
+        }
+    }
+
+    fn checkpoint(&self) -> Result<Checkpoint, TrainError> {
+        let (shape, state) = (self.trainer.shape().clone(), self.trainer.state()?);
+        Ok(Checkpoint { shape, state, counts: self.counts })
+    }
+}
+
+/// What step `step` learns from.
+fn batch(
+    settings: &RunSettings,
+    shape: &DraftShape,
+    step: usize,
+    chosen: &[usize],
+    sequences: &[Sequence],
+    features: &Features<'_>,
+) -> Batch {
+    let rows = chosen.iter().map(|&index| {
+        let mut rows = Vec::new();
+        features.rows(index, &mut rows);
+        rows
+    });
+    let rows: Vec<_> = rows.collect();
+    let samples = chosen.iter().zip(&rows).map(|(&index, features)| {
+        let Sequence { ids, prompt, .. } = &sequences[index];
+        Sample { ids, prompt: *prompt, features }
+    });
+    let samples: Vec<_> = samples.collect();
+    let options = BatchOptions { block: settings.block, anchors: settings.anchors, decay: settings.gamma };
+    let mut anchors = Anchors::new(settings.seed, step as u64);
+    Batch::draw(&samples, shape, options, &mut anchors)
+}

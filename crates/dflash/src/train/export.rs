@@ -1,0 +1,56 @@
+use std::path::Path;
+use std::process::ExitCode;
+
+use dflash_models::{TargetFiles, TextAssets};
+use dflash_train::export::{
+    Existing, GgufFormat, Layout, SpeculatorsFormat, ZlabFormat, export as write, read_zlab,
+};
+use dflash_train::run::last_draft;
+
+use super::data::{failure, target};
+use super::{ExportArgs, FormatArg, LayoutArg};
+use crate::env::Environment;
+use crate::progress::Progress;
+use crate::report::{Failure, Outcome, say};
+
+/// `dflash train export`
+pub(super) fn export(args: &ExportArgs, env: &Environment) -> Outcome<ExitCode> {
+    let draft = last_draft(&args.draft).map_err(failure)?.unwrap_or_else(|| args.draft.clone());
+    let (shape, weights) = read_zlab(&draft).map_err(failure)?;
+    let put = |layout: Layout<'_>| {
+        write(&args.out, Existing::ReplaceDraft, &shape, &weights, layout).map_err(failure)
+    };
+    match (args.layout, args.format) {
+        (LayoutArg::Zlab, FormatArg::Bf16) => put(Layout::Zlab(ZlabFormat::Bf16))?,
+        (LayoutArg::Zlab, FormatArg::Mlx8) => put(Layout::Zlab(ZlabFormat::Mlx8))?,
+        (LayoutArg::Zlab, FormatArg::Mlx4) => put(Layout::Zlab(ZlabFormat::Mlx4))?,
+        (LayoutArg::Speculators, FormatArg::Bf16) => {
+            let loaded = target(&args.target, env, Progress::of_stderr())?;
+            let target = loaded.decoder.target();
+            put(Layout::Speculators { format: SpeculatorsFormat::Bf16, target })?;
+        }
+        (LayoutArg::Zlab, FormatArg::Gguf) => {
+            let loaded = target(&args.target, env, Progress::of_stderr())?;
+            let files =
+                TargetFiles::open(&loaded.info.target_path).map_err(|error| Failure::from_error(&error))?;
+            let TextAssets::Gguf(vocabulary) = files.text() else {
+                return Err(Failure::new(
+                    "a draft in GGUF needs its target in GGUF, whose tokenizer it repeats",
+                )
+                .hint("name the target's GGUF file with --model"));
+            };
+            let target = loaded.decoder.target();
+            put(Layout::Gguf { format: GgufFormat::Q8_0, target, vocabulary: &vocabulary })?;
+        }
+        (LayoutArg::Speculators, _) => {
+            return Err(Failure::usage("--layout speculators is written as bf16")
+                .hint("leave --format out, or leave --layout out"));
+        }
+    }
+    told(&args.out);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn told(out: &Path) {
+    say(format_args!("written to {}; use it with --draft {}", out.display(), out.display()));
+}
