@@ -16,7 +16,7 @@ use dflash_train::{Sequence, TrainError};
 const VOCAB: u32 = 97;
 const STEPS: usize = 200;
 /// So many times the tokens per cycle of the draft before training.
-const FACTOR: f64 = 1.5;
+const FACTOR: f64 = 1.25;
 
 /// Greedy answers of the target to random prompts.
 fn sequences(target: Box<dyn Target>) -> Vec<Sequence> {
