@@ -1,10 +1,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CustomOp2, Layout, Result, Shape, Tensor};
 use rayon::prelude::*;
 
+use super::product::{View, add_product, product};
 use super::sums::{dot, largest, sum};
 use super::{exp, floats, values};
 
@@ -163,6 +163,10 @@ impl<'a> Group<'a> {
         &self.blocks[self.blocks.len() - 1]
     }
 
+    fn own_rows(&self) -> impl Iterator<Item = usize> {
+        self.blocks.iter().flat_map(|block| block.own.clone())
+    }
+
     /// Keys that any of its queries sees, and unused room.
     fn keys(&self) -> usize {
         self.room + self.last().seen
@@ -204,63 +208,6 @@ fn softmax(mut parts: [&mut [f32]; 2], scale: f32) {
     parts.into_iter().flatten().for_each(|value| *value *= factor);
 }
 
-/// A matrix without gaps.
-struct Rows {
-    values: CpuStorage,
-    rows: usize,
-    cols: usize,
-}
-
-impl Rows {
-    fn new(values: Vec<f32>, cols: usize) -> Self {
-        Self { rows: values.len() / cols, values: CpuStorage::F32(values), cols }
-    }
-
-    /// Columns `cols` of rows of `width`, cut into as many rows of `dim` as they have.
-    fn cut(source: &[f32], width: usize, cols: Range<usize>, dim: usize) -> Self {
-        Self::new(source.chunks_exact(width).flat_map(|row| &row[cols.clone()]).copied().collect(), dim)
-    }
-
-    fn values(&self) -> &[f32] {
-        match &self.values {
-            CpuStorage::F32(values) => values,
-            _ => unreachable!("made of f32"),
-        }
-    }
-
-    fn values_mut(&mut self) -> &mut [f32] {
-        match &mut self.values {
-            CpuStorage::F32(values) => values,
-            _ => unreachable!("made of f32"),
-        }
-    }
-
-    fn layout(&self, rows: usize) -> Layout {
-        Layout::contiguous((rows, self.cols))
-    }
-
-    fn product(&self, left: &Layout, other: &Self, right: &Layout) -> Result<Self> {
-        let ((rows, inner), (_, cols)) = (left.shape().dims2()?, right.shape().dims2()?);
-        let values = self.values.matmul(&other.values, (1, rows, cols, inner), left, right)?;
-        Ok(Self { values, rows, cols })
-    }
-
-    /// `self * other[..rows]^T`.
-    fn times_transposed(&self, other: &Self, rows: usize) -> Result<Self> {
-        self.product(&self.layout(self.rows), other, &other.layout(rows).transpose(0, 1)?)
-    }
-
-    /// `self * other[..self.cols]`.
-    fn times(&self, other: &Self) -> Result<Self> {
-        self.product(&self.layout(self.rows), other, &other.layout(self.cols))
-    }
-
-    /// `self^T * other`.
-    fn transposed_times(&self, other: &Self) -> Result<Self> {
-        self.product(&self.layout(self.rows).transpose(0, 1)?, other, &other.layout(self.rows))
-    }
-}
-
 /// What a part of the work reads: one head of keys of one sequence.
 struct Part<'a> {
     op: &'a Attention,
@@ -271,77 +218,79 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Rows of a group from queries, or what has their shape.
-    fn query_rows(&self, source: &[f32], group: &Group<'_>) -> Rows {
-        let (width, rows) = (self.op.query_cols(), group.queries());
-        let source = &source[rows.start * width..rows.end * width];
-        Rows::cut(source, width, self.op.query_range(self.head), self.op.head_dim)
+    /// Rows of a group from queries, or what has their shape, without gaps: a row for each head that shares the keys.
+    fn query_rows(&self, source: &[f32], group: &Group<'_>) -> Vec<f32> {
+        let (width, rows, cols) = (self.op.query_cols(), group.queries(), self.op.query_range(self.head));
+        let source = source[rows.start * width..rows.end * width].chunks_exact(width);
+        let mut out = Vec::with_capacity(rows.len() * cols.len());
+        source.for_each(|row| out.extend_from_slice(&row[cols.clone()]));
+        out
     }
 
-    /// Room for own rows, then the context.
-    fn key_rows(&self, values: bool) -> Rows {
+    /// Keys or values: room for own rows, then the context.
+    fn key_rows(&self, values: bool) -> Vec<f32> {
         let (width, context) = (self.op.kv_cols(), &self.seq.context);
-        let dim = self.op.head_dim;
+        let cols = self.op.kv_range(self.head, values);
         let source = self.kv[context.start * width..context.end * width].chunks_exact(width);
-        let mut rows = vec![0.0; room(self.seq) * dim];
-        rows.extend(source.flat_map(|row| &row[self.op.kv_range(self.head, values)]));
-        Rows::new(rows, dim)
+        let mut rows = vec![0.0; room(self.seq) * self.op.head_dim];
+        source.for_each(|row| rows.extend_from_slice(&row[cols.clone()]));
+        rows
     }
 
     /// Puts the own rows of a group into their room.
-    fn take_own(&self, rows: &mut Rows, group: &Group<'_>, values: bool) {
+    fn take_own(&self, rows: &mut [f32], group: &Group<'_>, values: bool) {
         let (width, cols) = (self.op.kv_cols(), self.op.kv_range(self.head, values));
-        let own = group.blocks.iter().flat_map(|block| block.own.clone());
-        for (out, row) in rows.values_mut().chunks_exact_mut(self.op.head_dim).zip(own) {
+        for (out, row) in rows.chunks_exact_mut(self.op.head_dim).zip(group.own_rows()) {
             out.copy_from_slice(&self.kv[row * width..][cols.clone()]);
         }
     }
 
     /// Outputs `[queries * share, head_dim]`.
-    fn forward(&self) -> Result<Vec<f32>> {
+    fn forward(&self) -> Vec<f32> {
+        let dim = self.op.head_dim;
         let (mut keys, mut values) = (self.key_rows(false), self.key_rows(true));
         let mut out = Vec::new();
         for group in Group::all(self.seq, self.op.share()) {
             self.take_own(&mut keys, &group, false);
             self.take_own(&mut values, &group, true);
             let queries = self.query_rows(self.queries, &group);
-            let mut weights = queries.times_transposed(&keys, group.keys())?;
-            group.softmax(weights.values_mut(), self.op.scale());
-            out.extend_from_slice(weights.times(&values)?.values());
+            let keys = View::new(&keys, dim).first(group.keys());
+            let mut weights = product(View::new(&queries, dim), keys.t());
+            group.softmax(&mut weights, self.op.scale());
+            let values = View::new(&values, dim).first(group.keys());
+            out.extend(product(View::new(&weights, group.keys()), values));
         }
-        Ok(out)
+        out
     }
 
-    /// Gradients from that of the outputs.
-    fn backward(&self, grad: &[f32]) -> Result<PartGrads> {
+    /// Gradients from that of the outputs. The weights are computed once more.
+    fn backward(&self, grad: &[f32]) -> PartGrads {
+        let (dim, scale) = (self.op.head_dim, self.op.scale());
         let (mut keys, mut values) = (self.key_rows(false), self.key_rows(true));
-        let mut grads = PartGrads {
-            queries: Vec::new(),
-            keys: KeyGrads::new(&keys, self.op.head_dim),
-            values: KeyGrads::new(&values, self.op.head_dim),
-        };
+        let empty = || KeyGrads { own: Vec::new(), sums: vec![0.0; keys.len()], dim };
+        let mut grads = PartGrads { queries: Vec::new(), keys: empty(), values: empty() };
         for group in Group::all(self.seq, self.op.share()) {
             self.take_own(&mut keys, &group, false);
             self.take_own(&mut values, &group, true);
-            let queries = self.query_rows(self.queries, &group);
-            let grad = self.query_rows(grad, &group);
-            let mut weights = queries.times_transposed(&keys, group.keys())?;
-            group.softmax(weights.values_mut(), self.op.scale());
-            grads.values.add(weights.transposed_times(&grad)?.values(), &group);
-            let mut scores = grad.times_transposed(&values, group.keys())?;
-            softmax_backward(&weights, &mut scores, self.op.scale());
-            grads.queries.extend_from_slice(scores.times(&keys)?.values());
-            grads.keys.add(scores.transposed_times(&queries)?.values(), &group);
+            let (queries, grad) = (self.query_rows(self.queries, &group), self.query_rows(grad, &group));
+            let (queries, grad) = (View::new(&queries, dim), View::new(&grad, dim));
+            let [keys, values] = [&keys, &values].map(|rows| View::new(rows, dim).first(group.keys()));
+            let mut weights = product(queries, keys.t());
+            group.softmax(&mut weights, scale);
+            let mut scores = product(grad, values.t());
+            softmax_backward(&weights, &mut scores, group.keys(), scale);
+            let (weights, scores) = (View::new(&weights, group.keys()), View::new(&scores, group.keys()));
+            grads.queries.extend(product(scores, keys));
+            grads.keys.add(scores, queries, &group);
+            grads.values.add(weights, grad, &group);
         }
-        Ok(grads)
+        grads
     }
 }
 
 /// Makes of the gradient of the weights that of the scores before `scale`.
-fn softmax_backward(weights: &Rows, grads: &mut Rows, scale: f32) {
-    let cols = weights.cols;
-    for (grads, weights) in grads.values_mut().chunks_exact_mut(cols).zip(weights.values().chunks_exact(cols))
-    {
+fn softmax_backward(weights: &[f32], grads: &mut [f32], keys: usize, scale: f32) {
+    for (grads, weights) in grads.chunks_exact_mut(keys).zip(weights.chunks_exact(keys)) {
         let mean = dot(grads, weights);
         grads.iter_mut().zip(weights).for_each(|(grad, weight)| *grad = scale * weight * (*grad - mean));
     }
@@ -355,31 +304,28 @@ struct PartGrads {
     values: KeyGrads,
 }
 
-/// Gradients of keys or values: all own rows, one after the other, and the context's.
+/// Gradients of keys or values.
 struct KeyGrads {
+    /// Those of all own rows, group after group.
     own: Vec<f32>,
-    /// Room that stays empty, then the context.
-    context: Vec<f32>,
+    /// Room for the own rows of a group, then what the context has gathered.
+    sums: Vec<f32>,
     dim: usize,
 }
 
 impl KeyGrads {
-    fn new(like: &Rows, dim: usize) -> Self {
-        Self { own: Vec::new(), context: vec![0.0; like.values().len()], dim }
-    }
-
-    /// Adds the gradient of the keys of a group.
-    fn add(&mut self, grad: &[f32], group: &Group<'_>) {
-        let own: usize = group.blocks.iter().map(|block| block.own.len()).sum();
-        self.own.extend_from_slice(&grad[..own * self.dim]);
-        let room = group.room * self.dim;
-        self.context[room..].iter_mut().zip(&grad[room..]).for_each(|(sum, grad)| *sum += grad);
+    /// Adds `scores^T * rows` of a group.
+    fn add(&mut self, scores: View<'_>, rows: View<'_>, group: &Group<'_>) {
+        add_product(scores.t(), rows, &mut self.sums);
+        let room = &mut self.sums[..group.room * self.dim];
+        self.own.extend_from_slice(&room[..group.own_rows().count() * self.dim]);
+        room.fill(0.0);
     }
 
     /// Writes them to columns of rows of `width`.
     fn write(&self, seq: &Seen, out: &mut [f32], width: usize, cols: Range<usize>) {
-        let room = self.context.len() - seq.context.len() * self.dim;
-        let context = seq.context.clone().zip(self.context[room..].chunks_exact(self.dim));
+        let room = self.sums.len() - seq.context.len() * self.dim;
+        let context = seq.context.clone().zip(self.sums[room..].chunks_exact(self.dim));
         let own = seq.blocks.iter().flat_map(|block| block.own.clone()).zip(self.own.chunks_exact(self.dim));
         context.chain(own).for_each(|(row, grad)| out[row * width..][cols.clone()].copy_from_slice(grad));
     }
@@ -398,8 +344,7 @@ impl CustomOp2 for Attention {
         kv_layout: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
         let (queries, kv) = (floats(queries, layout)?, floats(kv, kv_layout)?);
-        let outs: Vec<Vec<f32>> =
-            self.parts(queries, kv).map(|part| part.forward()).collect::<Result<_>>()?;
+        let outs: Vec<Vec<f32>> = self.parts(queries, kv).map(|part| part.forward()).collect();
         let mut out = vec![0.0; queries.len()];
         self.each_part().zip(&outs).for_each(|((seq, head), part)| self.write(seq, head, part, &mut out));
         Ok((CpuStorage::F32(out), layout.shape().clone()))
@@ -415,7 +360,7 @@ impl CustomOp2 for Attention {
         let grad = grad.contiguous()?;
         let (query_values, kv_values, grads) = (values(queries)?, values(kv)?, values(&grad)?);
         let parts: Vec<PartGrads> =
-            self.parts(&query_values, &kv_values).map(|part| part.backward(&grads)).collect::<Result<_>>()?;
+            self.parts(&query_values, &kv_values).map(|part| part.backward(&grads)).collect();
         let (mut query_grad, mut kv_grad) = (vec![0.0; query_values.len()], vec![0.0; kv_values.len()]);
         for ((seq, head), part) in self.each_part().zip(&parts) {
             self.write(seq, head, &part.queries, &mut query_grad);

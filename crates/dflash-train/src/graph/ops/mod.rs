@@ -5,6 +5,7 @@ mod attention;
 pub mod check;
 mod exp;
 mod linear;
+mod product;
 mod rms_norm;
 mod rotate;
 mod storage;
