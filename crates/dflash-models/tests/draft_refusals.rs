@@ -145,7 +145,12 @@ fn later_generations_and_variants_are_refused_by_name() {
         &refused(TinyLayout::Speculators, |c| c["speculators_model_type"] = json!("dspark")),
         &["dspark"],
     );
-    assert_says(&refused(TinyLayout::Flat, |c| c["markov_rank"] = json!(256)), &["markov_rank"]);
+    for kind in ["gated", "rnn"] {
+        let config = |c: &mut Value| (c["markov_rank"], c["markov_head_type"]) = (json!(256), json!(kind));
+        assert_says(&refused(TinyLayout::Flat, config), &["markov_head_type", kind, "vanilla"]);
+    }
+    let error = refused(TinyLayout::Flat, |c| c["markov_rank"] = json!(256));
+    assert_says(&error, &["markov_head.markov_w1.weight"]);
 }
 
 #[test]

@@ -32,7 +32,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let cache = FeatureCache::new(dir.path(), None)?;
         let (began, work, mut done) = (Instant::now(), backend.work(), 0);
         Features::open(Some(&cache), loaded.target.as_ref(), &taps, &sequences, &mut |progress| {
-            done = progress.done
+            done = progress.done;
+            true
         })?;
         let (took, floor) = (began.elapsed().as_secs_f64(), ceilings.floor(&(backend.work() - work)));
         println!(
@@ -41,7 +42,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             100.0 * floor / took
         );
         let began = Instant::now();
-        let features = Features::open(Some(&cache), loaded.target.as_ref(), &taps, &sequences, &mut |_| ())?;
+        let features =
+            Features::open(Some(&cache), loaded.target.as_ref(), &taps, &sequences, &mut |_| true)?;
         let opened = began.elapsed().as_secs_f64();
         let mut rows = Vec::new();
         (0..sequences.len()).for_each(|index| features.rows(index, &mut rows));

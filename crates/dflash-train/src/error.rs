@@ -27,6 +27,9 @@ pub enum TrainError {
     /// A wish that cannot be fulfilled.
     #[error("{0}")]
     Refused(String),
+    /// Somebody wished to stop.
+    #[error("ended before it was done")]
+    Ended,
     /// From a model's files.
     #[error(transparent)]
     Model(#[from] ModelError),

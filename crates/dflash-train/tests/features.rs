@@ -52,8 +52,21 @@ fn open<'a>(
     let features = Features::open(cache, target, &TAPS, sequences, &mut |progress| {
         assert!(progress.done <= progress.total && progress.left().is_some());
         computed = progress.done;
+        true
     });
     (features.unwrap(), computed)
+}
+
+#[test]
+fn what_is_computed_before_the_end_is_wished_for_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, cache) =
+        (dir.path().join("target"), FeatureCache::new(&dir.path().join("cache"), None).unwrap());
+    TinyLlama::default().write(&path);
+    let (target, sequences) = (target(&path), [sequence(1, 40, 97)]);
+    let ended = Features::open(Some(&cache), target.as_ref(), &TAPS, &sequences, &mut |_| false);
+    assert!(matches!(ended.err(), Some(TrainError::Ended)));
+    assert_eq!(open(Some(&cache), target.as_ref(), &sequences).1, 0, "nothing is left to compute");
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -94,7 +107,7 @@ fn other_weights_taps_and_ids_have_other_files() {
     assert_eq!(count(), 1);
     open(Some(&cache), b.as_ref(), &sequences);
     assert_eq!(count(), 2);
-    Features::open(Some(&cache), a.as_ref(), &[0, 1], &sequences, &mut |_| ()).unwrap();
+    Features::open(Some(&cache), a.as_ref(), &[0, 1], &sequences, &mut |_| true).unwrap();
     assert_eq!(count(), 3);
     sequences[4].ids[3] ^= 1;
     open(Some(&cache), a.as_ref(), &sequences);
@@ -156,7 +169,8 @@ fn a_budget_is_kept_and_the_oldest_files_give_way() {
     open(Some(&small), target.as_ref(), others);
     let left = files(&folder);
     assert!(!left.contains(&old[0]) && left.contains(&folder.join("notes.txt")) && left.len() == 2);
-    let error = Features::open(Some(&small), target.as_ref(), &TAPS, &sequences, &mut |_| ()).err().unwrap();
+    let error =
+        Features::open(Some(&small), target.as_ref(), &TAPS, &sequences, &mut |_| true).err().unwrap();
     let said = error.to_string();
     assert!(matches!(error, TrainError::Bad { .. }), "{said}");
     assert!(said.contains("the features take 0.1 MB, and the cache may hold 0.1 MB"), "{said}");
@@ -167,7 +181,7 @@ fn what_the_target_does_not_have_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let target = target(&TinyLlama { context: 8, ..TinyLlama::default() }.write(dir.path()));
     let refused = |taps: &[usize], sequence: Sequence| {
-        Features::open(None, target.as_ref(), taps, &[sequence], &mut |_| ()).err().unwrap().to_string()
+        Features::open(None, target.as_ref(), taps, &[sequence], &mut |_| true).err().unwrap().to_string()
     };
     assert!(refused(&[], sequence(1, 4, 97)).contains("no layer"));
     assert!(refused(&[0, 2], sequence(1, 4, 97)).contains("no layer 2 to tap: its layers are 0 to 1"));

@@ -30,16 +30,17 @@ pub struct Features<'a> {
 
 impl<'a> Features<'a> {
     /// The outputs of the layers `taps` of `target`, in that order, for `sequences`. What `cache` lacks of them is
-    /// computed; `progress` counts ids and is called after every pass of the target.
+    /// computed; `progress` counts ids, is called after every pass of the target, and says whether to go on.
     ///
     /// # Errors
-    /// A layer or an id that the target does not have, and a cache that cannot be written or is too small.
+    /// A layer or an id that the target does not have, a cache that cannot be written or is too small, and
+    /// [`TrainError::Ended`]: what is computed by then stays in the cache.
     pub fn open(
         cache: Option<&FeatureCache>,
         target: &'a dyn Target,
         taps: &[usize],
         sequences: &'a [Sequence],
-        progress: &mut dyn FnMut(&Progress),
+        progress: &mut dyn FnMut(&Progress) -> bool,
     ) -> Result<Self, TrainError> {
         check(target, taps, sequences)?;
         let width = taps.len() * target.spec().hidden;
@@ -124,7 +125,7 @@ fn fill(
     extractor: &mut Extractor<'_>,
     sequences: &[Sequence],
     width: usize,
-    progress: &mut dyn FnMut(&Progress),
+    progress: &mut dyn FnMut(&Progress) -> bool,
 ) -> Result<Vec<Chunk>, TrainError> {
     let print = extractor.fingerprint();
     let chunks: Vec<Chunk> = split(sequences, width)
@@ -134,14 +135,15 @@ fn fill(
     let missing: Vec<&Chunk> = chunks.iter().filter(|chunk| !chunk.is_there()).collect();
     cache.make_room(&chunks, missing.iter().map(|chunk| chunk.bytes()).sum())?;
     let total = missing.iter().map(|chunk| chunk.rows()).sum();
-    let mut progress = Counter { progress: Progress::begin(total), tell: progress };
+    let mut progress = Counter { progress: Progress::begin(total), tell: progress, go_on: true };
     missing.into_iter().try_for_each(|chunk| compute(extractor, chunk, sequences, &mut progress))?;
     Ok(chunks)
 }
 
 struct Counter<'a> {
     progress: Progress,
-    tell: &'a mut dyn FnMut(&Progress),
+    tell: &'a mut dyn FnMut(&Progress) -> bool,
+    go_on: bool,
 }
 
 fn compute(
@@ -154,9 +156,10 @@ fn compute(
     let mut rows = Vec::with_capacity(chunk.halves());
     extractor.run(&ids, &mut |row| rows.extend(rounded(row)), &mut |done| {
         counter.progress.add(done);
-        (counter.tell)(&counter.progress);
+        counter.go_on &= (counter.tell)(&counter.progress);
     });
-    chunk.write(&rows)
+    chunk.write(&rows)?;
+    if counter.go_on { Ok(()) } else { Err(TrainError::Ended) }
 }
 
 /// Bytes of a chunk, roughly: an interruption costs at most as much.

@@ -77,10 +77,15 @@ impl Run<'_> {
             ));
         }
         let mut course = self.course(&sequences, observer)?;
-        let features =
-            Features::open(self.cache, self.target, &course.trainer.shape().taps, &sequences, &mut |it| {
-                observer.features(it);
-            })?;
+        let taps = course.trainer.shape().taps.clone();
+        let features = Features::open(self.cache, self.target, &taps, &sequences, &mut |progress| {
+            observer.features(progress);
+            !(self.ended)()
+        });
+        let features = match features {
+            Err(TrainError::Ended) => return Ok(()),
+            features => features?,
+        };
         while course.counts.step < self.settings.steps {
             let step = course.step(self, &sequences, &features)?;
             observer.step(&step);
