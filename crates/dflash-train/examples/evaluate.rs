@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stop_ids = first.spec().stop_ids.clone();
     let options = EvaluateOptions { block, max_tokens, ..EvaluateOptions::default() };
     let began = Instant::now();
-    let evaluation = evaluate(first, Path::new(draft), &sequences, &stop_ids, &options, &mut |_| ())?;
+    let evaluation = evaluate(first, Path::new(draft), &sequences, &stop_ids, &options, &mut |_| true)?;
     println!("{evaluation}\n{:.1} s\n", began.elapsed().as_secs_f64());
     let costs = step_costs(load()?, Path::new(draft), block)?;
     println!("{}", Speeds::new(&evaluation.all.acceptance(), &costs));

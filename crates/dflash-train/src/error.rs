@@ -9,12 +9,12 @@ use dflash_text::TextError;
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
     /// A file or folder cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {cause}", path.display())]
     Io {
         /// Which.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A file holds something else than it should.
     #[error("{}: {what}", path.display())]
@@ -54,7 +54,7 @@ impl TrainError {
     /// For `map_err` on what touches `path`.
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
-        |source| Self::Io { path, source }
+        |cause| Self::Io { path, cause }
     }
 
     /// `path` holds something else than it should.

@@ -12,6 +12,7 @@ pub mod features;
 pub mod graph;
 mod initial;
 pub mod live;
+mod lock;
 mod normal;
 pub mod run;
 mod sequence;

@@ -40,6 +40,8 @@ fn sequences(target: Box<dyn Target>) -> Vec<Sequence> {
 
 fn settings(steps: usize) -> RunSettings {
     RunSettings {
+        model: "tiny".into(),
+        data: "tiny".into(),
         layers: 1,
         block: 8,
         taps: Some(vec![0, 1]),
@@ -76,6 +78,8 @@ impl Observer for Seen {
         self.losses.push(step.loss);
     }
 
+    fn answered(&mut self, _: usize, _: usize) {}
+
     fn evaluated(&mut self, evaluation: &EvaluationLog) {
         self.per_cycle.push(evaluation.all.tokens_per_cycle);
     }
@@ -102,6 +106,16 @@ impl Place {
 
     /// Trains until the step `until`.
     fn train(&self, folder: &Path, settings: &RunSettings, sequences: &[Sequence], until: usize) -> Seen {
+        self.try_train(folder, settings, sequences, until).unwrap()
+    }
+
+    fn try_train(
+        &self,
+        folder: &Path,
+        settings: &RunSettings,
+        sequences: &[Sequence],
+        until: usize,
+    ) -> Result<Seen, TrainError> {
         let target = self.target().unwrap();
         let mut seen = Seen::default();
         let run = Run {
@@ -117,8 +131,8 @@ impl Place {
                     .is_ok_and(|log| log.lines().count() >= until)
             },
         };
-        run.train(sequences.to_vec(), &mut seen).unwrap();
-        seen
+        run.train(sequences.to_vec(), &mut seen)?;
+        Ok(seen)
     }
 }
 
@@ -140,7 +154,7 @@ fn a_draft_learns_from_its_target() {
     let draft = last_draft(&folder).unwrap().unwrap();
     let options = EvaluateOptions { max_tokens: 24, against_plain: true, ..EvaluateOptions::default() };
     let again =
-        evaluate(place.target().unwrap(), &draft, &sequences[..8], &[], &options, &mut |_| ()).unwrap();
+        evaluate(place.target().unwrap(), &draft, &sequences[..8], &[], &options, &mut |_| true).unwrap();
     assert!(again.all.tokens_per_cycle() > before);
 }
 
@@ -164,22 +178,19 @@ fn an_interrupted_run_gives_the_same_draft() {
 fn a_folder_is_of_one_run() {
     let place = Place::new();
     let sequences = sequences(place.target().unwrap());
-    let folder = place.path("run");
-    place.train(&folder, &settings(2), &sequences, usize::MAX);
-    let other = RunSettings { anchors: 3, ..settings(2) };
-    let target = place.target().unwrap();
-    let run = Run {
-        target: target.as_ref(),
-        load: &|| place.target(),
-        stop_ids: &[],
-        cache: None,
-        device: Device::Cpu,
-        settings: &other,
-        folder: &folder,
-        ended: &|| false,
+    let refusal = |folder: &str, settings: &RunSettings, sequences: &[Sequence]| {
+        let refused = place.try_train(&place.path(folder), settings, sequences, usize::MAX);
+        refused.err().expect("a refusal").to_string()
     };
-    let error = run.train(sequences.clone(), &mut Seen::default()).unwrap_err().to_string();
-    assert!(error.contains("anchors is 16 there"), "{error}");
-    let none = run.train(Vec::new(), &mut Seen::default());
-    assert!(none.is_err());
+    place.train(&place.path("run"), &settings(2), &sequences, usize::MAX);
+    let other = refusal("run", &RunSettings { anchors: 3, ..settings(2) }, &sequences);
+    assert!(other.contains("anchors is 16 there"), "{other}");
+
+    // What cannot be trained leaves a folder that is free for what can.
+    let wrong = RunSettings { mask_id: VOCAB, ..settings(1) };
+    assert!(refusal("new", &wrong, &sequences).contains("--mask-id"));
+    assert!(refusal("new", &settings(1), &[]).contains("no sequence"));
+    let foreign = Sequence { ids: vec![1, 2, VOCAB], ..sequences[0].clone() };
+    assert!(refusal("new", &settings(1), &[foreign]).contains("not from this target"));
+    place.train(&place.path("new"), &settings(1), &sequences, usize::MAX);
 }

@@ -31,8 +31,11 @@ fn cycles_side_by_side_are_those_of_every_answer_alone() {
     let run = |sequences: &[Sequence], side_by_side| {
         let options = EvaluateOptions { block: 5, max_tokens: 40, side_by_side, against_plain: true };
         let mut told = Vec::new();
-        let evaluation =
-            evaluate(target(&path), &draft, sequences, &[], &options, &mut |done| told.push(done)).unwrap();
+        let evaluation = evaluate(target(&path), &draft, sequences, &[], &options, &mut |done| {
+            told.push(done);
+            true
+        })
+        .unwrap();
         assert_eq!(told, (1..=sequences.len()).collect::<Vec<_>>());
         evaluation
     };
@@ -60,7 +63,7 @@ fn stop_ids_end_answers_and_a_draft_of_another_target_is_refused() {
     let every: Vec<u32> = (0..11).collect();
     let options = EvaluateOptions::default();
     let run = |draft: &Path, stop_ids: &[u32]| {
-        evaluate(target(&path), draft, &prompts(), stop_ids, &options, &mut |_| ())
+        evaluate(target(&path), draft, &prompts(), stop_ids, &options, &mut |_| true)
     };
     let score = run(&draft, &every).unwrap().all;
     assert_eq!((score.prompts, score.tokens, score.cycles), (7, 0, 0));

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use dflash_engine::{EngineHandle, Event, FinishReason, Request, Sampling, SamplingParams};
 
 use super::loops::LoopGuard;
+use super::make::SHORTEST;
 use super::starters::starter;
 use super::{DataOptions, Prompts, Turn};
 use crate::{Sequence, TrainError};
@@ -13,8 +14,6 @@ use crate::{Sequence, TrainError};
 const PROMPT_TOKENS: usize = 64;
 /// Ids without this share of the best one's probability are not sampled: they begin nonsense.
 const MIN_P: f64 = 0.05;
-/// Shorter answers teach nothing.
-const SHORTEST: usize = 4;
 
 /// Makes sequences, on any thread.
 pub(super) struct Author<'a> {
@@ -22,6 +21,8 @@ pub(super) struct Author<'a> {
     pub(super) turn: &'a Turn<'a>,
     pub(super) prompts: &'a Prompts,
     pub(super) stop_ids: &'a [u32],
+    /// Positions of the target.
+    pub(super) context: usize,
     pub(super) options: &'a DataOptions,
     /// Hashes of the prompts and answers that are there already.
     pub(super) known: Mutex<HashSet<u64>>,
@@ -43,7 +44,8 @@ impl Author<'_> {
     pub(super) fn sequence(&self, number: u64) -> Result<Outcome, TrainError> {
         let Some((category, text)) = self.prompt(number)? else { return Ok(self.nothing(number)) };
         let prompt = self.turn.prompt(&text)?;
-        if !self.is_new(&prompt) {
+        // One that leaves no room for an answer is nothing to learn from.
+        if prompt.len() + SHORTEST > self.context || !self.is_new(&prompt) {
             return Ok(Outcome::Dropped(number));
         }
         let mut request = Request::new(prompt.clone(), self.options.max_tokens);

@@ -12,23 +12,29 @@ use super::author::{Author, Outcome, hash};
 use super::shard::{number, shard_path};
 use super::{DataProgress, Manifest, Prompts, Shard, Turn, shards};
 use crate::TrainError;
+use crate::lock::FolderLock;
 
 /// Answers of a file. What is not in a file yet is lost with the process.
 const SHARD: usize = 256;
 /// Between two looks at whether to end.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// Answers of fewer ids teach nothing, and are left out.
+pub const SHORTEST: usize = 4;
+
 /// How answers are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataOptions {
     /// Ids of answers that are wished for, those of earlier runs included.
     pub tokens: usize,
-    /// Most ids of an answer.
+    /// Most ids of an answer; at least [`SHORTEST`].
     pub max_tokens: usize,
     /// Prompts that are worked on side by side: the engine's `max_batch`.
     pub side_by_side: usize,
     /// Of self-made prompts.
     pub seed: u64,
+    /// Positions of the target.
+    pub context: usize,
 }
 
 /// Makes answers into `folder` until there are enough, the prompts end or `asked_to_end` says so; what earlier runs
@@ -54,12 +60,14 @@ pub fn make(
         max_tokens: options.max_tokens,
         seed: options.seed,
     };
+    let _lock = FolderLock::take(folder)?;
     manifest.claim(folder)?;
     let mut keeper = Keeper::open(folder, options.tokens)?;
     let enough = AtomicBool::new(keeper.is_full());
     let ended = || enough.load(Relaxed) || asked_to_end();
     let known = Mutex::new(std::mem::take(&mut keeper.known));
-    let author = Author { engine, turn, prompts, stop_ids, options, known, ended: &ended };
+    let author =
+        Author { engine, turn, prompts, stop_ids, context: options.context, options, known, ended: &ended };
     let numbers = Numbers {
         next: AtomicU64::new(0),
         end: prompts.len().unwrap_or(u64::MAX),
@@ -76,8 +84,9 @@ pub fn make(
         enough.store(true, Relaxed);
         made
     });
-    made?;
+    // What is done is kept, whatever went wrong.
     keeper.write()?;
+    made?;
     Ok(keeper.progress)
 }
 

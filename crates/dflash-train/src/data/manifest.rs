@@ -3,6 +3,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::shards;
 use crate::TrainError;
 
 /// What the answers of a folder were made of: `data.json`.
@@ -41,6 +42,10 @@ impl Manifest {
     pub(super) fn claim(&self, folder: &Path) -> Result<(), TrainError> {
         fs::create_dir_all(folder).map_err(TrainError::io(folder))?;
         match Self::read(folder)? {
+            None if !shards(folder)?.is_empty() => Err(TrainError::bad(
+                folder,
+                format!("holds answers, but no {NAME} that says what of; choose another folder"),
+            )),
             None => {
                 let path = folder.join(NAME);
                 let text = serde_json::to_string_pretty(self).expect("a manifest is JSON") + "\n";

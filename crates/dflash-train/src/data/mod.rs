@@ -10,7 +10,7 @@ mod shard;
 mod starters;
 mod turn;
 
-pub use make::{DataOptions, make};
+pub use make::{DataOptions, SHORTEST, make};
 pub use manifest::Manifest;
 pub use progress::DataProgress;
 pub use prompts::{Prompt, Prompts};

@@ -37,7 +37,11 @@ impl Prompts {
     /// Files that cannot be read, and the first line that is no such object.
     pub fn read(path: &Path) -> Result<Self, TrainError> {
         let text = fs::read_to_string(path).map_err(TrainError::io(path))?;
-        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let lines = text
+            .trim_start_matches('\u{feff}')
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim().is_empty());
         let prompt = |(index, line): (usize, &str)| {
             let bad = |what: String| TrainError::bad(path, format!("line {}: {what}", index + 1));
             let prompt: Prompt = serde_json::from_str(line).map_err(|error| {

@@ -33,7 +33,8 @@ impl Default for EvaluateOptions {
 }
 
 /// Answers the prompts of `sequences` greedily with the draft in `draft`, which alone proposes, always whole blocks;
-/// cycles are those that each answer would have alone. `stop_ids` end an answer; `tell` hears how many are done.
+/// cycles are those that each answer would have alone. `stop_ids` end an answer; `tell` hears how many are done, and says
+/// whether to go on.
 ///
 /// # Errors
 /// A draft that does not fit the target, what the engine reports, and an answer that is not that of plain decoding.
@@ -43,7 +44,7 @@ pub fn evaluate(
     sequences: &[Sequence],
     stop_ids: &[u32],
     options: &EvaluateOptions,
-    tell: &mut dyn FnMut(usize),
+    tell: &mut dyn FnMut(usize) -> bool,
 ) -> Result<Evaluation, TrainError> {
     let decoder = decoder(target, draft, options.block)?;
     let passes = 1 + usize::from(options.against_plain);
@@ -74,7 +75,9 @@ pub fn evaluate(
             )));
         }
         evaluation.add(&sequence.category, &stats);
-        tell(index + 1);
+        if !tell(index + 1) {
+            return Err(TrainError::Ended);
+        }
     }
     Ok(evaluation)
 }

@@ -100,6 +100,8 @@ impl Chunk {
         let (folder, partial) =
             (self.path.parent().unwrap_or(Path::new(".")), self.path.with_extension("partial"));
         let write = || -> io::Result<()> {
+            // It may have vanished in the meantime.
+            fs::create_dir_all(folder)?;
             let mut file = File::create(&partial)?;
             file.write_all(MAGIC)?;
             file.write_all(&self.key)?;

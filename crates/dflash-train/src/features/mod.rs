@@ -90,7 +90,11 @@ fn rounded(row: &[f32]) -> impl Iterator<Item = f16> {
     row.iter().map(move |value| f16::from_f32(value.clamp(-most, most)))
 }
 
-fn check(target: &dyn Target, taps: &[usize], sequences: &[Sequence]) -> Result<(), TrainError> {
+/// Whether the target has these layers, and the sequences may be its own.
+///
+/// # Errors
+/// What it does not have, by name.
+pub(crate) fn check(target: &dyn Target, taps: &[usize], sequences: &[Sequence]) -> Result<(), TrainError> {
     let spec = target.spec();
     if taps.is_empty() {
         return Err(TrainError::Refused("no layer of the target is tapped; name at least one".into()));

@@ -126,7 +126,8 @@ impl Trainer {
         let grad_norm = norm(&grads)?;
         if !grad_norm.is_finite() {
             return Err(TrainError::Refused(format!(
-                "the gradients of step {} are no numbers; go on from an earlier checkpoint with a lower learning rate",
+                "the gradients of step {} are no numbers; begin anew with a lower --learning-rate, from the last \
+                 checkpoint with --start",
                 self.step
             )));
         }

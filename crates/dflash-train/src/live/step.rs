@@ -71,16 +71,16 @@ pub struct Held {
 }
 
 impl EvaluationLog {
-    /// An evaluation after `step`.
-    pub fn new(step: &StepLog, evaluation: &Evaluation) -> Self {
+    /// An evaluation after `step` steps that saw `tokens` ids of answers.
+    pub fn new(step: u64, tokens: u64, evaluation: &Evaluation) -> Self {
         let held = |score: &Score| Held {
             prompts: score.prompts,
             tokens_per_cycle: score.tokens_per_cycle(),
             acceptance: score.acceptance(),
         };
         Self {
-            step: step.step,
-            tokens: step.tokens,
+            step,
+            tokens,
             width: evaluation.all.positions.len() + 1,
             all: held(&evaluation.all),
             categories: evaluation

@@ -6,24 +6,34 @@ use crate::TrainError;
 
 const SETTINGS: &str = "run.json";
 
-/// Opens the folder of a run: a new one, or one that was begun with the same settings.
+/// Whether a folder may become that of a run, or is that of one with the same settings.
 ///
 /// # Errors
 /// A folder of another run, or of something else.
-pub(super) fn claim(folder: &Path, settings: &RunSettings) -> Result<(), TrainError> {
+pub(super) fn check(folder: &Path, settings: &RunSettings) -> Result<(), TrainError> {
     let path = folder.join(SETTINGS);
-    fs::create_dir_all(folder).map_err(TrainError::io(folder))?;
     if path.exists() {
         let text = fs::read_to_string(&path).map_err(TrainError::io(&path))?;
-        let found: RunSettings =
-            serde_json::from_str(&text).map_err(|error| TrainError::bad(&path, error.to_string()))?;
+        let found: RunSettings = serde_json::from_str(&text)
+            .map_err(|error| TrainError::bad(&path, format!("{error}; begin anew with another --out")))?;
         return if found == *settings { Ok(()) } else { Err(other(folder, &found, settings)) };
     }
-    if fs::read_dir(folder).map_err(TrainError::io(folder))?.next().is_some() {
-        return Err(TrainError::bad(folder, "is not empty and not the folder of a run; choose another one"));
+    let entries = fs::read_dir(folder).map_err(TrainError::io(folder))?;
+    // The lock is there already.
+    match entries.flatten().find(|entry| !entry.file_name().to_string_lossy().starts_with('.')) {
+        None => Ok(()),
+        Some(_) => {
+            Err(TrainError::bad(folder, "is not empty and not the folder of a run; choose another one"))
+        }
     }
+}
+
+/// Makes it the folder of a run: by now all settings are known to be sound.
+pub(super) fn claim(folder: &Path, settings: &RunSettings) -> Result<(), TrainError> {
+    let (path, partial) = (folder.join(SETTINGS), folder.join("run.partial"));
     let text = serde_json::to_string_pretty(settings).expect("settings are JSON") + "\n";
-    fs::write(&path, text).map_err(TrainError::io(&path))
+    fs::write(&partial, text).map_err(TrainError::io(&partial))?;
+    fs::rename(&partial, &path).map_err(TrainError::io(&path))
 }
 
 /// Names what differs.

@@ -16,9 +16,10 @@ use dflash_models::Target;
 use crate::batch::{Anchors, Batch, BatchOptions, Sample};
 use crate::evaluate::{EvaluateOptions, evaluate};
 use crate::export::read_zlab;
-use crate::features::{FeatureCache, Features};
+use crate::features::{self, FeatureCache, Features};
 use crate::graph::{AdamW, Device, Schedule, StepReport, Trainer, TrainerOptions};
 use crate::live::{EvaluationLog, Log, Progress, StepLog};
+use crate::lock::FolderLock;
 use crate::{DraftShape, DraftWeights, Sequence, TargetTables, TrainError, init_from_layers};
 
 pub use checkpoint::last_draft;
@@ -29,6 +30,12 @@ use order::Order;
 
 /// The pace that is shown is that of so many steps.
 const PACE: usize = 20;
+
+/// Steps of so many epochs over `sequences` of which `held_out` are held out, `per_step` in a step.
+pub fn steps(epochs: f64, sequences: usize, held_out: usize, per_step: usize) -> usize {
+    let trained = sequences - split::held(sequences, held_out);
+    (epochs * Order::new(trained, per_step, 0).steps() as f64).ceil().max(1.0) as usize
+}
 
 /// What a run works with.
 pub struct Run<'a> {
@@ -58,7 +65,9 @@ pub trait Observer {
     fn features(&mut self, progress: &Progress);
     /// A step is done.
     fn step(&mut self, step: &StepLog);
-    /// Held-out prompts were answered with the draft.
+    /// So many of the held-out prompts are answered with the draft.
+    fn answered(&mut self, done: usize, all: usize);
+    /// All of them are.
     fn evaluated(&mut self, evaluation: &EvaluationLog);
 }
 
@@ -69,7 +78,9 @@ impl Run<'_> {
     /// # Errors
     /// A folder of another run, sequences that do not suffice, and what target, device and file system report.
     pub fn train(&self, sequences: Vec<Sequence>, observer: &mut dyn Observer) -> Result<(), TrainError> {
-        folder::claim(self.folder, self.settings)?;
+        let _lock = FolderLock::take(self.folder)?;
+        folder::check(self.folder, self.settings)?;
+        features::check(self.target, self.settings.taps.as_deref().unwrap_or(&[0]), &sequences)?;
         let (sequences, held_out) = split::split(sequences, self.settings.held_out, self.settings.seed);
         if sequences.is_empty() {
             return Err(TrainError::Refused(
@@ -86,21 +97,40 @@ impl Run<'_> {
             Err(TrainError::Ended) => return Ok(()),
             features => features?,
         };
-        while course.counts.step < self.settings.steps {
+        self.make_up(&mut course, &held_out, observer)?;
+        while course.counts.step < self.settings.steps && !(self.ended)() {
             let step = course.step(self, &sequences, &features)?;
             observer.step(&step);
-            let last = course.counts.step == self.settings.steps || (self.ended)();
-            if last || course.counts.step % self.settings.evaluate_every == 0 {
+            let due = self.is_due(course.counts.step);
+            if due || (self.ended)() {
                 course.checkpoint()?.write(self.folder)?;
-                if !(self.ended)() {
-                    self.evaluate(&mut course, &step, &held_out, observer)?;
-                }
             }
-            if (self.ended)() {
-                break;
+            if due {
+                self.evaluate(&mut course, &held_out, observer)?;
             }
         }
         Ok(())
+    }
+
+    /// Whether a draft of so many steps is evaluated.
+    fn is_due(&self, step: usize) -> bool {
+        step == self.settings.steps || step.is_multiple_of(self.settings.evaluate_every)
+    }
+
+    /// The evaluation that an interruption prevented.
+    fn make_up(
+        &self,
+        course: &mut Course,
+        held_out: &[Sequence],
+        observer: &mut dyn Observer,
+    ) -> Result<(), TrainError> {
+        let step = course.counts.step;
+        let there = course.log.evaluations().last().is_some_and(|last| last.step == step as u64);
+        if step > 0 && self.is_due(step) && !there {
+            self.evaluate(course, held_out, observer)
+        } else {
+            Ok(())
+        }
     }
 
     fn course(&self, sequences: &[Sequence], observer: &mut dyn Observer) -> Result<Course, TrainError> {
@@ -112,6 +142,7 @@ impl Run<'_> {
         let trainer = self.trainer(shape, &weights)?;
         let order = Order::new(sequences.len(), self.settings.sequences, self.settings.seed);
         let step = found.as_ref().map_or(0, |checkpoint| checkpoint.counts.step);
+        folder::claim(self.folder, self.settings)?;
         let log = Log::open(self.folder, self.settings.block - 1, step as u64)?;
         let mut course = Course { trainer, order, log, counts: Counts::default(), times: Vec::new() };
         if let Some(checkpoint) = found {
@@ -129,6 +160,15 @@ impl Run<'_> {
         observer: &mut dyn Observer,
     ) -> Result<(DraftShape, DraftWeights), TrainError> {
         let settings = self.settings;
+        let ids = self.target.spec().vocab;
+        if settings.mask_id as usize >= ids {
+            let what = format!(
+                "the target has no id {} for --mask-id: its ids are 0 to {}",
+                settings.mask_id,
+                ids - 1
+            );
+            return Err(TrainError::Refused(what));
+        }
         let mut shape = DraftShape::like(self.target, settings.layers, settings.block, settings.mask_id);
         if let Some(taps) = &settings.taps {
             shape.taps.clone_from(taps);
@@ -156,8 +196,7 @@ impl Run<'_> {
         shape.block = wished.block;
         let same = DraftShape { vocab: wished.vocab.clone(), ..shape.clone() };
         if same != *wished {
-            let what = "is a draft of another shape; give --layers, --taps and --markov-rank as it has them";
-            return Err(TrainError::bad(&path, what));
+            return Err(TrainError::bad(&path, other_shape(&same, wished)));
         }
         Ok((shape, weights))
     }
@@ -178,7 +217,6 @@ impl Run<'_> {
     fn evaluate(
         &self,
         course: &mut Course,
-        step: &StepLog,
         held_out: &[Sequence],
         observer: &mut dyn Observer,
     ) -> Result<(), TrainError> {
@@ -186,10 +224,35 @@ impl Run<'_> {
         let Some(draft) = draft.filter(|_| !held_out.is_empty()) else { return Ok(()) };
         let options = EvaluateOptions { block: self.settings.block, ..EvaluateOptions::default() };
         let target = (self.load)()?;
-        let evaluation = evaluate(target, &draft, held_out, self.stop_ids, &options, &mut |_| ())?;
-        let evaluation = EvaluationLog::new(step, &evaluation);
+        let evaluation = evaluate(target, &draft, held_out, self.stop_ids, &options, &mut |done| {
+            observer.answered(done, held_out.len());
+            !(self.ended)()
+        });
+        let evaluation = match evaluation {
+            // It is made up when the run goes on.
+            Err(TrainError::Ended) => return Ok(()),
+            evaluation => evaluation?,
+        };
+        let evaluation = EvaluationLog::new(course.counts.step as u64, course.counts.tokens, &evaluation);
         observer.evaluated(&evaluation);
         course.log.evaluation(evaluation)
+    }
+}
+
+/// What a draft to start with has that is not wished for.
+fn other_shape(has: &DraftShape, wished: &DraftShape) -> String {
+    let differs = |flag: &str, has: String, wished: String| {
+        (has != wished).then(|| format!("{flag} is {has} there and {wished} here"))
+    };
+    let all = [
+        differs("--layers", has.layers.to_string(), wished.layers.to_string()),
+        differs("--taps", format!("{:?}", has.taps), format!("{:?}", wished.taps)),
+        differs("--mask-id", has.mask_id.to_string(), wished.mask_id.to_string()),
+        differs("--markov-rank", has.markov_rank.to_string(), wished.markov_rank.to_string()),
+    ];
+    match all.into_iter().flatten().collect::<Vec<_>>() {
+        all if all.is_empty() => "is a draft for another target".into(),
+        all => format!("is a draft of another shape: {}; give these as it has them", all.join(", ")),
     }
 }
 

@@ -3,6 +3,10 @@ use serde::{Deserialize, Serialize};
 /// How a draft is trained. A run keeps them: it is resumed with the same ones only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunSettings {
+    /// The target, as its user calls it.
+    pub model: String,
+    /// Names the data: other sequences, another name.
+    pub data: String,
     /// Decoder layers of the draft.
     pub layers: usize,
     /// Block length, the staged token included.

@@ -18,8 +18,8 @@ pub(super) fn split(sequences: Vec<Sequence>, held_out: usize, seed: u64) -> (Ve
             indices.into_iter()
         })
         .collect();
+    let mut left = held(sequences.len(), held_out);
     let mut held = vec![false; sequences.len()];
-    let mut left = held_out.min(sequences.len() / 2);
     while left > 0 {
         let before = left;
         for index in queues.iter_mut().filter_map(Iterator::next).take(left).collect::<Vec<_>>() {
@@ -33,6 +33,11 @@ pub(super) fn split(sequences: Vec<Sequence>, held_out: usize, seed: u64) -> (Ve
     let parts: (Vec<_>, Vec<_>) = sequences.into_iter().zip(held).partition(|(_, held)| !held);
     let plain = |part: Vec<(Sequence, bool)>| part.into_iter().map(|(sequence, _)| sequence).collect();
     (plain(parts.0), plain(parts.1))
+}
+
+/// Of so many sequences, those that are held out: at most half of them.
+pub(super) fn held(sequences: usize, held_out: usize) -> usize {
+    held_out.min(sequences / 2)
 }
 
 /// Of the first so many of a category some are held out.

@@ -55,7 +55,7 @@ pub struct DataArgs {
     pub tokens: usize,
 
     /// Most tokens of an answer.
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = at_least_one())]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = RangedU64ValueParser::<usize>::new().range(4..))]
     pub max_tokens: usize,
 
     /// Prompts that are worked on side by side.
@@ -120,11 +120,13 @@ pub struct ShapeArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub markov_rank: usize,
 
-    /// Id that stands for positions to be filled [default: that of the model's last special token].
+    /// Id that stands for positions to be filled [default: the last control token that no answer
+    /// holds].
     #[arg(long, value_name = "ID")]
     pub mask_id: Option<u32>,
 
-    /// What it begins as: `target` (the target's own last layers), `random`, or the folder of a draft of this shape.
+    /// What its layers begin as: `target` (the target's own last ones), `random`, or the folder of a draft of this
+    /// shape, whose vocabulary is kept.
     #[arg(long, value_name = "target|random|DIR", default_value = "target")]
     pub start: String,
 }
@@ -134,7 +136,7 @@ pub struct ShapeArgs {
 #[command(next_help_heading = "Training")]
 pub struct RecipeArgs {
     /// Times that every answer is seen.
-    #[arg(long, value_name = "N", default_value_t = 3.0)]
+    #[arg(long, value_name = "X", default_value_t = 3.0, value_parser = positive)]
     pub epochs: f64,
 
     /// Steps in all, instead of --epochs.
@@ -149,12 +151,12 @@ pub struct RecipeArgs {
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = at_least_one())]
     pub anchors: usize,
 
-    /// Weight of position k in the loss is exp(-(k - 1) / gamma) [default: 4 for blocks of 8, 7 for 16].
-    #[arg(long, value_name = "X")]
+    /// Weight of position k in the loss is exp(-(k - 1) / gamma) [default: 4 for blocks of up to 8, 7 for longer ones].
+    #[arg(long, value_name = "X", value_parser = positive_f32)]
     pub gamma: Option<f32>,
 
     /// Highest learning rate.
-    #[arg(long, value_name = "X", default_value_t = 1e-3)]
+    #[arg(long, value_name = "X", default_value_t = 1e-3, value_parser = positive)]
     pub learning_rate: f64,
 
     /// Sequences that are held out, to measure with.
@@ -181,7 +183,7 @@ pub struct ExportArgs {
     #[command(flatten)]
     pub target: TargetArgs,
 
-    /// New folder, or with `--format gguf` new file, for the draft.
+    /// New folder for the draft; with `--format gguf` it holds model.gguf.
     #[arg(long, value_name = "PATH")]
     pub out: PathBuf,
 
@@ -216,6 +218,18 @@ pub enum FormatArg {
     Mlx4,
     /// A file for llama.cpp, which this runtime reads too.
     Gguf,
+}
+
+/// A number above 0.
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+        _ => Err("a number above 0".to_owned()),
+    }
+}
+
+fn positive_f32(text: &str) -> Result<f32, String> {
+    positive(text).map(|number| number as f32)
 }
 
 fn at_least_one() -> RangedU64ValueParser<usize> {

@@ -29,6 +29,7 @@ pub(super) fn data(args: &DataArgs, env: &Environment) -> Outcome<ExitCode> {
         max_tokens: args.max_tokens,
         side_by_side: args.max_batch,
         seed: args.seed,
+        context: runtime.info().target.context,
     };
     let (interrupt, _caught) = Interrupt::catch();
     let asked = || interrupt.is_asked();
@@ -47,6 +48,9 @@ pub(super) fn data(args: &DataArgs, env: &Environment) -> Outcome<ExitCode> {
     )
     .map_err(failure)?;
     meter.end(&made);
+    if made.tokens < args.tokens && !asked() {
+        say("every prompt has its answer: more tokens need more prompts");
+    }
     if asked() {
         say(format_args!("the same command goes on from here: {}", args.out.display()));
         return Err(Failure::interrupted());

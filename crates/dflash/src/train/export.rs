@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use dflash_models::{TargetFiles, TextAssets};
@@ -15,7 +15,7 @@ use crate::report::{Failure, Outcome, say};
 
 /// `dflash train export`
 pub(super) fn export(args: &ExportArgs, env: &Environment) -> Outcome<ExitCode> {
-    let draft = last_draft(&args.draft).map_err(failure)?.unwrap_or_else(|| args.draft.clone());
+    let draft = draft_in(&args.draft)?;
     let (shape, weights) = read_zlab(&draft).map_err(failure)?;
     let put = |layout: Layout<'_>| {
         write(&args.out, Existing::ReplaceDraft, &shape, &weights, layout).map_err(failure)
@@ -47,10 +47,20 @@ pub(super) fn export(args: &ExportArgs, env: &Environment) -> Outcome<ExitCode> 
                 .hint("leave --format out, or leave --layout out"));
         }
     }
-    told(&args.out);
+    let out = if args.format == FormatArg::Gguf { args.out.join("model.gguf") } else { args.out.clone() };
+    say(format_args!("written to {0}; use it with --draft {0}", out.display()));
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(out: &Path) {
-    say(format_args!("written to {}; use it with --draft {}", out.display(), out.display()));
+/// The draft of a run's last checkpoint, or the folder itself.
+pub(super) fn draft_in(path: &Path) -> Outcome<PathBuf> {
+    let draft = last_draft(path).map_err(failure)?.unwrap_or_else(|| path.to_owned());
+    match draft.join("config.json").is_file() {
+        true => Ok(draft),
+        false => Err(Failure::new(format!(
+            "{} is neither a run with a checkpoint nor a draft",
+            path.display()
+        ))
+        .hint("name the --out of a dflash train run, or a folder with config.json and model.safetensors")),
+    }
 }

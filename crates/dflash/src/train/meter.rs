@@ -1,7 +1,7 @@
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::progress::Progress;
 
@@ -19,6 +19,8 @@ pub(super) struct Meter {
 impl Meter {
     pub(super) fn new(progress: Progress) -> Self {
         let bar = if progress == Progress::Bar { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        // A line that wraps cannot be redrawn.
+        bar.set_style(ProgressStyle::with_template("{wide_msg}").expect("a sound template"));
         Self { progress, bar, last: None }
     }
 
@@ -36,6 +38,11 @@ impl Meter {
             }
             _ => self.progress.note(&line.to_string()),
         }
+    }
+
+    /// Says something once, above the line.
+    pub(super) fn note(&self, line: &dyn Display) {
+        self.bar.suspend(|| self.progress.note(&line.to_string()));
     }
 
     /// Leaves the last line where it is.

@@ -1,18 +1,22 @@
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use dflash_cpu::CpuBackend;
 use dflash_models::{Target, load_target};
-use dflash_train::data::{Shard, shards};
+use dflash_train::data::{Manifest, Shard, shards};
 use dflash_train::graph::Device;
 use dflash_train::live::{EvaluationLog, Progress as Features, StepLog};
-use dflash_train::run::{Observer, Run, RunSettings, Start, last_draft};
+use dflash_train::run::{Observer, Run, RunSettings, Start, last_draft, steps};
 use dflash_train::{FeatureCache, Sequence, TrainError};
 
 use super::data::{failure, target};
+use super::export::draft_in;
 use super::meter::Meter;
 use super::{RecipeArgs, RunArgs, ShapeArgs};
+use sha2::{Digest, Sha256};
+
 use crate::env::Environment;
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
@@ -28,11 +32,12 @@ const CLIP: f64 = 1.0;
 pub(super) fn run(args: &RunArgs, env: &Environment) -> Outcome<ExitCode> {
     let progress = Progress::of_stderr();
     let loaded = target(&args.target, env, progress)?;
-    let sequences = sequences(&args.data)?;
+    let called = loaded.info.called.first().cloned().unwrap_or_default();
+    let sequences = sequences(&args.data, &called)?;
     let path = loaded.info.target_path.clone();
     let load = || again(&path, &loaded.backend, loaded.decoder.target().spec().vocab);
     let model = load().map_err(failure)?;
-    let settings = settings(args, &sequences, &loaded.text, model.as_ref())?;
+    let settings = settings(args, called, &sequences, &loaded.text, model.as_ref())?;
     let cache = args.features.as_deref().map(|folder| FeatureCache::new(folder, None)).transpose();
     let cache = cache.map_err(failure)?;
     let (interrupt, _caught) = Interrupt::catch();
@@ -46,7 +51,12 @@ pub(super) fn run(args: &RunArgs, env: &Environment) -> Outcome<ExitCode> {
         folder: &args.out,
         ended: &|| interrupt.is_asked(),
     };
-    run.train(sequences, &mut Display(Meter::new(progress), progress)).map_err(failure)?;
+    let mut display = Display { meter: Meter::new(progress), last: None };
+    run.train(sequences, &mut display).map_err(failure)?;
+    let Display { meter, last } = display;
+    if let Some(last) = last {
+        meter.end(&last);
+    }
     if interrupt.is_asked() {
         say(format_args!("the same command goes on from here: {}", args.out.display()));
         return Err(Failure::interrupted());
@@ -59,26 +69,34 @@ pub(super) fn run(args: &RunArgs, env: &Environment) -> Outcome<ExitCode> {
 }
 
 /// What a person sees.
-struct Display(Meter, Progress);
+struct Display {
+    meter: Meter,
+    last: Option<StepLog>,
+}
 
 impl Observer for Display {
     fn note(&mut self, text: &str) {
-        self.1.note(text);
+        self.meter.note(&text);
     }
 
     fn features(&mut self, features: &Features) {
         let left = features.left().map_or(0, |left| left.as_secs().div_ceil(60));
         let Features { done, total, .. } = features;
         let pace = features.per_second();
-        self.0.show(&format!("features: {done} of {total} tokens | {pace:.0} tok/s | {left} min left"));
+        self.meter.show(&format!("features: {done} of {total} tokens | {pace:.0} tok/s | {left} min left"));
     }
 
     fn step(&mut self, step: &StepLog) {
-        self.0.show(step);
+        self.meter.show(step);
+        self.last = Some(step.clone());
+    }
+
+    fn answered(&mut self, done: usize, all: usize) {
+        self.meter.show(&format!("held out: {done} of {all} prompts answered with the draft"));
     }
 
     fn evaluated(&mut self, evaluation: &EvaluationLog) {
-        self.1.note(&evaluation.to_string());
+        self.meter.note(evaluation);
     }
 }
 
@@ -88,16 +106,25 @@ fn again(path: &Path, backend: &Arc<CpuBackend>, vocab: usize) -> Result<Box<dyn
     Ok(target)
 }
 
-fn sequences(folders: &[PathBuf]) -> Outcome<Vec<Sequence>> {
-    let mut all = Vec::new();
+/// Those of all folders, each prompt once: else one that is held out might be trained on.
+fn sequences(folders: &[PathBuf], called: &str) -> Outcome<Vec<Sequence>> {
+    let (mut all, mut known) = (Vec::new(), HashSet::new());
     for folder in folders {
+        let made_by = Manifest::read(folder).map_err(failure)?.map(|manifest| manifest.model);
+        if let Some(model) = made_by.filter(|model| model != called) {
+            say(format_args!(
+                "warning: the answers in {} are of {model}, not of {called}: a draft learns best from its own target",
+                folder.display()
+            ));
+        }
         let paths = shards(folder).map_err(failure)?;
         if paths.is_empty() {
             return Err(Failure::new(format!("{} holds no answers", folder.display()))
                 .hint(format!("make some with dflash train data --out {}", folder.display())));
         }
         for path in paths {
-            all.extend(Shard::read(&path).map_err(failure)?.sequences);
+            let sequences = Shard::read(&path).map_err(failure)?.sequences.into_iter();
+            all.extend(sequences.filter(|sequence| known.insert(sequence.ids[..sequence.prompt].to_vec())));
         }
     }
     Ok(all)
@@ -105,26 +132,28 @@ fn sequences(folders: &[PathBuf]) -> Outcome<Vec<Sequence>> {
 
 fn settings(
     args: &RunArgs,
+    model: String,
     sequences: &[Sequence],
     text: &TextPipeline,
     target: &dyn Target,
 ) -> Outcome<RunSettings> {
     let (shape, recipe): (&ShapeArgs, &RecipeArgs) = (&args.draft, &args.recipe);
-    let trained = sequences.len().saturating_sub(recipe.held_out).max(1);
-    let by_epochs = recipe.epochs * trained as f64 / recipe.sequences as f64;
+    let by_epochs = steps(recipe.epochs, sequences.len(), recipe.held_out, recipe.sequences);
     let mask_id = match shape.mask_id {
         Some(id) => id,
         None => unused_special(sequences, text)?,
     };
     Ok(RunSettings {
+        model,
+        data: name(sequences),
         layers: shape.layers,
         block: shape.block,
         taps: shape.taps.clone(),
         vocab: shape.vocab,
         markov_rank: shape.markov_rank,
         mask_id,
-        start: start(&shape.start, shape.layers, target.spec().layers),
-        steps: recipe.steps.unwrap_or(by_epochs.ceil().max(1.0) as usize),
+        start: start(&shape.start, shape.layers, target.spec().layers)?,
+        steps: recipe.steps.unwrap_or(by_epochs),
         sequences: recipe.sequences,
         anchors: recipe.anchors,
         gamma: recipe.gamma.unwrap_or(if shape.block > 8 { 7.0 } else { 4.0 }),
@@ -139,21 +168,35 @@ fn settings(
 }
 
 /// The last layers of the target but one apart, as the baseline took them: 25, 27, 29 of 30.
-fn start(word: &str, layers: usize, target_layers: usize) -> Start {
-    match word {
+fn start(word: &str, layers: usize, target_layers: usize) -> Outcome<Start> {
+    Ok(match word {
         "target" => Start::Target(
             (1..=layers).rev().map(|back| (target_layers + 1).saturating_sub(2 * back)).collect(),
         ),
         "random" => Start::Random,
-        path => Start::Draft(path.into()),
+        path => {
+            draft_in(path.as_ref())
+                .map_err(|failure| failure.hint("--start also takes the words target and random"))?;
+            Start::Draft(path.into())
+        }
+    })
+}
+
+/// Number and hash of sequences.
+fn name(sequences: &[Sequence]) -> String {
+    let mut hash = Sha256::new();
+    for Sequence { ids, prompt, .. } in sequences {
+        [ids.len() as u64, *prompt as u64].iter().for_each(|number| hash.update(number.to_le_bytes()));
+        ids.iter().for_each(|id| hash.update(id.to_le_bytes()));
     }
+    let hash: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("{} sequences {hash}", sequences.len())
 }
 
 /// The last control token that no sequence holds: nothing else is meant by its embedding.
 fn unused_special(sequences: &[Sequence], text: &TextPipeline) -> Outcome<u32> {
     let tokenizer = text.tokenizer();
-    let used: std::collections::HashSet<u32> =
-        sequences.iter().flat_map(|sequence| sequence.ids.iter().copied()).collect();
+    let used: HashSet<u32> = sequences.iter().flat_map(|sequence| sequence.ids.iter().copied()).collect();
     let free =
         (0..tokenizer.vocab_len() as u32).rev().find(|&id| tokenizer.is_special(id) && !used.contains(&id));
     free.ok_or_else(|| {
