@@ -89,3 +89,40 @@ fn self_made_data_does_not_depend_on_the_batch_and_goes_on() {
     let error = String::from_utf8(other.stderr).unwrap();
     assert!(error.contains("choose another folder"), "{error}");
 }
+
+#[test]
+fn a_draft_is_trained_exported_and_drafts() {
+    let dir = tempfile::tempdir().unwrap();
+    let [data, run, draft] = ["data", "run", "draft"].map(|name| dir.path().join(name));
+    let refused = |args: &[&str], words: &[&str]| {
+        let output = dflash(args);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && output.stdout.is_empty());
+        words.iter().for_each(|word| assert!(error.contains(word), "{word} in {error}"));
+    };
+    refused(
+        &["train", "run", "--data", path(dir.path()), "--out", path(&run)],
+        &["no answers", "train data"],
+    );
+    refused(&["train", "export", path(&run), "--out", path(&draft)], &["neither a run", "dflash train run"]);
+    refused(
+        &["train", "run", "--data", "x", "--out", "y", "--learning-rate", "nan"],
+        &["--learning-rate", "above 0"],
+    );
+
+    succeed(&["train", "data", "--out", path(&data), "--tokens", "60", "--max-tokens", "16"]);
+    let mut shape =
+        vec!["--steps", "2", "--layers", "1", "--vocab", "64", "--sequences", "1", "--anchors", "4"];
+    shape.extend(["--held-out", "1", "--markov-rank", "64"]);
+    let train = [&["train", "run", "--data", path(&data), "--out", path(&run)][..], &shape].concat();
+    assert_eq!(succeed(&train), "");
+    assert_eq!(succeed(&train), "", "nothing is left to do");
+    let log = std::fs::read_to_string(run.join("log.jsonl")).unwrap();
+    assert_eq!(log.lines().count(), 3, "two steps and an evaluation");
+    let other = [&train[..], &["--gamma", "2"]].concat();
+    refused(&other, &["gamma is 4", "another --out"]);
+
+    succeed(&["train", "export", path(&run), "--out", path(&draft), "--format", "mlx8"]);
+    let checked = ["generate", "--draft", path(&draft), "--check", "--max-tokens", "12", "--prompt", "Hello"];
+    succeed(&checked);
+}
