@@ -1,5 +1,5 @@
 use super::body::{Body, Causality, READ};
-use super::config::{CHANGES, DraftConfig, Layout, MAX_BLOCK, MAX_RANK, markov_rank};
+use super::config::{CHANGES, DraftConfig, Layout, MAX_BLOCK};
 use crate::ModelError;
 use crate::json::{Keys, MAX_SIZE};
 use crate::refuse::{HARMLESS, note_unread};
@@ -10,8 +10,6 @@ const TOP: &[&str] = &[
     "block_size",
     "draft_vocab_size",
     "is_causal",
-    "markov_head_type",
-    "markov_rank",
     "mask_token_id",
     "max_anchors",
     "sample_from_anchor",
@@ -33,7 +31,6 @@ pub(super) fn read(config: &Keys<'_>, notes: &mut Vec<String>) -> Result<DraftCo
     refuse_algorithm(config)?;
     let non_causal = config.flag("sliding_window_non_causal")?;
     let causality = Causality { all: config.flag("is_causal")?, sliding: non_causal.map(|flag| !flag) };
-    let (rank, kind) = (config.integer("markov_rank", MAX_RANK)?, config.text("markov_head_type")?);
     let mask = config.integer("mask_token_id", MAX_SIZE)?;
     Ok(DraftConfig {
         layout: Layout::Speculators,
@@ -43,7 +40,7 @@ pub(super) fn read(config: &Keys<'_>, notes: &mut Vec<String>) -> Result<DraftCo
         target_layers: None,
         target_hidden: config.size("target_hidden_size")?,
         draft_vocab: config.size("draft_vocab_size")?,
-        markov_rank: markov_rank(config, rank, kind)?,
+        markov_rank: None,
         body: Body::read(&body, causality)?,
     })
 }
