@@ -38,6 +38,8 @@ pub struct TinyDraft {
     pub layout: TinyLayout,
     /// Makes all layers but the last sliding ones with this window.
     pub window: Option<usize>,
+    /// Rank of the Markov head, in a z-lab layout; 0 for none.
+    pub markov_rank: usize,
     /// Stored type.
     pub dtype: Dtype,
 }
@@ -53,6 +55,7 @@ impl Default for TinyDraft {
             taps: vec![1, 0],
             layout: TinyLayout::Flat,
             window: None,
+            markov_rank: 0,
             dtype: Dtype::F32,
         }
     }
@@ -98,6 +101,9 @@ impl TinyDraft {
             let kind = |layer| if layer + 1 < self.layers { "sliding_attention" } else { "full_attention" };
             body["layer_types"] = (0..self.layers).map(kind).collect();
             body["sliding_window"] = window.into();
+        }
+        if self.markov_rank > 0 {
+            body["markov_rank"] = self.markov_rank.into();
         }
         body
     }
@@ -157,6 +163,10 @@ impl TinyDraft {
         weights.gain("norm.weight", target.hidden);
         if let Some(rows) = self.own_rows() {
             own_tables(&mut weights, target, rows);
+        }
+        if self.markov_rank > 0 {
+            weights.table("markov_head.markov_w1.weight", target.vocab, self.markov_rank);
+            weights.table("markov_head.markov_w2.weight", target.vocab, self.markov_rank);
         }
         weights.file
     }

@@ -32,12 +32,14 @@ fn proposed(draft: Draft, rule: Option<Rule<'_>>) -> (Vec<u32>, Vec<f32>) {
     (drafted, confidence)
 }
 
-/// The draft's logits at the rows of that block, by target id.
-fn logits(draft: &Draft, vocab: usize) -> Vec<Vec<f32>> {
+/// The draft's logits at the rows of that block, by target id, where these ids were drafted.
+fn logits(draft: &Draft, vocab: usize, drafted: &[u32]) -> Vec<Vec<f32>> {
     let (mut workspace, mut state, mut rows) = (draft.workspace(), draft.new_state(), draft.logit_rows());
     draft.logits(&mut workspace, &mut [&mut state], &IDS[2..], WIDTH, &mut rows);
-    let row = |row| {
+    let previous = [&IDS[2..], drafted].concat();
+    let row = |row: usize| {
         let mut values = Vec::new();
+        draft.follow(&mut workspace, &mut rows, WIDTH, row, &previous[row..=row]);
         draft.target_logits(&rows, row, &mut values);
         values.resize(vocab, f32::NEG_INFINITY);
         values
@@ -53,11 +55,11 @@ fn a_draft_chooses_by_the_rule_whatever_its_layout() {
     for tiny in drafts(spec.layers) {
         let tiny = TinyDraft { block: BLOCK, ..tiny };
         let draft = || draft_for(target.as_ref(), &tiny, CUT);
-        let rows = logits(&draft(), spec.vocab);
         for sampling in samplings() {
             let params = SamplingParams::new(sampling.clone()).unwrap();
             let (drafted, confidence) =
                 proposed(draft(), Some(Rule { params: &params, choice: 2, prompt: 2 }));
+            let rows = logits(&draft(), spec.vocab, &drafted);
             let mut ids = IDS.to_vec();
             for (row, (&id, probability)) in rows.iter().zip(drafted.iter().zip(confidence)) {
                 assert_eq!(id, naive::choice(row, &sampling, &ids, 2, 2), "{:?}, {sampling:?}", tiny.layout);

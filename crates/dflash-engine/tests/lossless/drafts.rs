@@ -19,7 +19,7 @@ pub fn drafts(layers: usize) -> [TinyDraft; 4] {
     let all = (0..layers).collect::<Vec<_>>();
     [
         TinyDraft { window: Some(6), ..draft.clone() },
-        TinyDraft { layout: TinyLayout::Nested, taps: all, block: BLOCK, ..draft.clone() },
+        TinyDraft { layout: TinyLayout::Nested, taps: all, block: BLOCK, markov_rank: 8, ..draft.clone() },
         TinyDraft { layout: TinyLayout::Speculators, seed: 5, ..draft.clone() },
         TinyDraft { layout: TinyLayout::SpeculatorsOwn(40), layers: 1, ..draft },
     ]
