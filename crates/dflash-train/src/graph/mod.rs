@@ -2,7 +2,7 @@
 //!
 //! The graph is that of the runtime's draft: `fc` and `hidden_norm` make the context rows, block rows attend to the
 //! context before their anchor and to their own block. On a CPU the parts between matrix products are operations of
-//! their own with hand-written gradients ([`ops`]); elsewhere they are composed of the framework's.
+//! their own with hand-written gradients (`ops`); elsewhere they are composed of the framework's.
 
 mod adamw;
 mod forward;
