@@ -47,6 +47,8 @@ impl Checkpoint {
         let path = partial.join(COUNTS);
         let counts = serde_json::to_string(&self.counts).expect("numbers are JSON");
         fs::write(&path, counts).map_err(TrainError::io(&path))?;
+        sync(&draft)?;
+        sync(&partial)?;
         let earlier = all(run)?;
         if whole.exists() {
             fs::remove_dir_all(&whole).map_err(TrainError::io(&whole))?;
@@ -78,6 +80,17 @@ impl Checkpoint {
 /// A folder that cannot be read.
 pub fn last_draft(run: &Path) -> Result<Option<PathBuf>, TrainError> {
     Ok(all(run)?.pop().map(|folder| folder.join(DRAFT)))
+}
+
+/// Sees to it that the files of a folder are on the disk before others go.
+fn sync(folder: &Path) -> Result<(), TrainError> {
+    for entry in fs::read_dir(folder).map_err(TrainError::io(folder))? {
+        let path = entry.map_err(TrainError::io(folder))?.path();
+        if path.is_file() {
+            fs::File::open(&path).and_then(|file| file.sync_all()).map_err(TrainError::io(&path))?;
+        }
+    }
+    Ok(())
 }
 
 fn name(step: usize) -> String {
