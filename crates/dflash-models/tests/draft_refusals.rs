@@ -149,6 +149,7 @@ fn later_generations_and_variants_are_refused_by_name() {
         let config = |c: &mut Value| (c["markov_rank"], c["markov_head_type"]) = (json!(256), json!(kind));
         assert_says(&refused(TinyLayout::Flat, config), &["markov_head_type", kind, "vanilla"]);
     }
+    assert_says(&refused(TinyLayout::Speculators, |c| c["markov_rank"] = json!(256)), &["markov_rank"]);
     let error = refused(TinyLayout::Flat, |c| c["markov_rank"] = json!(256));
     assert_says(&error, &["markov_head.markov_w1.weight"]);
 }

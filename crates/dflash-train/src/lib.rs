@@ -10,6 +10,7 @@ pub mod evaluate;
 pub mod export;
 pub mod features;
 pub mod graph;
+mod hex;
 mod initial;
 pub mod live;
 mod lock;

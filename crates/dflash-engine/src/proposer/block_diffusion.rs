@@ -29,12 +29,19 @@ struct Sampled {
     logits: Tensor,
     /// Of one row, by target id.
     row: Vec<f32>,
+    /// Ids that the next position of every sequence follows.
+    previous: Vec<u32>,
 }
 
 impl BlockDiffusion {
     /// Wraps a loaded draft.
     pub fn new(draft: Draft) -> Self {
-        let sampled = Sampled { sampler: Sampler::default(), logits: draft.logit_rows(), row: Vec::new() };
+        let sampled = Sampled {
+            sampler: Sampler::default(),
+            logits: draft.logit_rows(),
+            row: Vec::new(),
+            previous: Vec::new(),
+        };
         let scratch =
             Scratch { workspace: draft.workspace(), choices: Vec::new(), ranked: Vec::new(), sampled };
         let scratch = Mutex::new(scratch);
@@ -110,12 +117,14 @@ impl BlockDiffusion {
         scratch: &mut Scratch,
         requests: &mut [&mut ProposeRequest<'_>],
     ) -> Result<(), BackendError> {
-        let Scratch { workspace, sampled: Sampled { sampler, logits, row: values }, .. } = scratch;
+        let Scratch { workspace, sampled, .. } = scratch;
+        let Sampled { sampler, logits, row: values, previous } = sampled;
         let width = requests[0].width;
         with_states(requests, |states, staged| self.draft.logits(workspace, states, staged, width, logits));
-        let mut previous: Vec<u32> = requests.iter().map(|request| staged(request.ids)).collect();
+        previous.clear();
+        previous.extend(requests.iter().map(|request| staged(request.ids)));
         for position in 0..width - 1 {
-            self.draft.follow(workspace, logits, width, position, &previous);
+            self.draft.follow(workspace, logits, width, position, previous);
             for (index, request) in requests.iter_mut().enumerate() {
                 let ProposeRequest { rule, ids, drafted, confidence, .. } = &mut **request;
                 let rule = rule.as_ref().expect("a rule to draft by");

@@ -101,6 +101,10 @@ impl DraftConfig {
     }
 }
 
+/// Keys of a Markov head, for layouts in which none is read.
+pub(super) const MARKOV: &[Neutral] =
+    &[neutral("markov_head_type", NeutralValue::Nothing), neutral("markov_rank", NeutralValue::Zero)];
+
 /// The rank of a Markov head from its keys; `None` where there is none.
 ///
 /// # Errors

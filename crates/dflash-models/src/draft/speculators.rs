@@ -1,8 +1,8 @@
 use super::body::{Body, Causality, READ};
-use super::config::{CHANGES, DraftConfig, Layout, MAX_BLOCK};
+use super::config::{CHANGES, DraftConfig, Layout, MARKOV, MAX_BLOCK};
 use crate::ModelError;
 use crate::json::{Keys, MAX_SIZE};
-use crate::refuse::{HARMLESS, note_unread};
+use crate::refuse::{HARMLESS, note_unread, refuse};
 
 /// Keys at the top of a speculators config.
 const TOP: &[&str] = &[
@@ -29,6 +29,7 @@ pub(super) fn read(config: &Keys<'_>, notes: &mut Vec<String>) -> Result<DraftCo
     notes.extend(note_unread(config, &[TOP, HARMLESS], &[CHANGES]));
     notes.extend(note_unread(&body, &[READ, HARMLESS], &[CHANGES]));
     refuse_algorithm(config)?;
+    [config, &body].into_iter().try_for_each(|keys| refuse(keys, MARKOV))?;
     let non_causal = config.flag("sliding_window_non_causal")?;
     let causality = Causality { all: config.flag("is_causal")?, sliding: non_causal.map(|flag| !flag) };
     let mask = config.integer("mask_token_id", MAX_SIZE)?;

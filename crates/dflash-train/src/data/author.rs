@@ -21,8 +21,6 @@ pub(super) struct Author<'a> {
     pub(super) turn: &'a Turn<'a>,
     pub(super) prompts: &'a Prompts,
     pub(super) stop_ids: &'a [u32],
-    /// Positions of the target.
-    pub(super) context: usize,
     pub(super) options: &'a DataOptions,
     /// Hashes of the prompts and answers that are there already.
     pub(super) known: Mutex<HashSet<u64>>,
@@ -45,7 +43,7 @@ impl Author<'_> {
         let Some((category, text)) = self.prompt(number)? else { return Ok(self.nothing(number)) };
         let prompt = self.turn.prompt(&text)?;
         // One that leaves no room for an answer is nothing to learn from.
-        if prompt.len() + SHORTEST > self.context || !self.is_new(&prompt) {
+        if prompt.len() + SHORTEST > self.options.context || !self.is_new(&prompt) {
             return Ok(Outcome::Dropped(number));
         }
         let mut request = Request::new(prompt.clone(), self.options.max_tokens);

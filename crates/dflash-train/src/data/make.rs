@@ -66,8 +66,7 @@ pub fn make(
     let enough = AtomicBool::new(keeper.is_full());
     let ended = || enough.load(Relaxed) || asked_to_end();
     let known = Mutex::new(std::mem::take(&mut keeper.known));
-    let author =
-        Author { engine, turn, prompts, stop_ids, context: options.context, options, known, ended: &ended };
+    let author = Author { engine, turn, prompts, stop_ids, options, known, ended: &ended };
     let numbers = Numbers {
         next: AtomicU64::new(0),
         end: prompts.len().unwrap_or(u64::MAX),

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::TrainError;
+use crate::hex::hex;
 
 /// Where prompts come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,8 +78,7 @@ impl Prompts {
                 hash.update(text);
             });
         }
-        let hash: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        format!("{} prompts {hash}", prompts.len())
+        format!("{} prompts {}", prompts.len(), hex(&hash.finalize()[..8]))
     }
 }
 

@@ -7,6 +7,7 @@ use half::f16;
 use sha2::{Digest, Sha256};
 
 use super::context;
+use crate::hex::hex;
 use crate::{Sequence, TrainError};
 
 /// What the file of a chunk begins with.
@@ -46,7 +47,7 @@ impl Chunk {
             starts.push(starts[starts.len() - 1] + ids.len());
         }
         let key: [u8; HASH] = hash.finalize().into();
-        let name: String = key[..12].iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = hex(&key[..12]);
         Self { path: folder.join(format!("{name}.{EXTENSION}")), key, first, starts, width }
     }
 

@@ -10,15 +10,15 @@ use dflash_train::graph::Device;
 use dflash_train::live::{EvaluationLog, Progress as Features, StepLog};
 use dflash_train::run::{Observer, Run, RunSettings, Start, last_draft, steps};
 use dflash_train::{FeatureCache, Sequence, TrainError};
+use sha2::{Digest, Sha256};
 
 use super::data::{failure, target};
 use super::export::draft_in;
 use super::meter::Meter;
 use super::{RecipeArgs, RunArgs, ShapeArgs};
-use sha2::{Digest, Sha256};
-
 use crate::env::Environment;
 use crate::interrupt::Interrupt;
+use crate::obtain::hex;
 use crate::progress::Progress;
 use crate::report::{Failure, Outcome, say};
 use crate::text::TextPipeline;
@@ -35,14 +35,14 @@ pub(super) fn run(args: &RunArgs, env: &Environment) -> Outcome<ExitCode> {
     let called = loaded.info.called.first().cloned().unwrap_or_default();
     let sequences = sequences(&args.data, &called)?;
     let path = loaded.info.target_path.clone();
-    let load = || again(&path, &loaded.backend, loaded.decoder.target().spec().vocab);
-    let model = load().map_err(failure)?;
-    let settings = settings(args, called, &sequences, &loaded.text, model.as_ref())?;
+    let model = loaded.decoder.target();
+    let load = || again(&path, &loaded.backend, model.spec().vocab);
+    let settings = settings(args, called, &sequences, &loaded.text, model)?;
     let cache = args.features.as_deref().map(|folder| FeatureCache::new(folder, None)).transpose();
     let cache = cache.map_err(failure)?;
     let (interrupt, _caught) = Interrupt::catch();
     let run = Run {
-        target: model.as_ref(),
+        target: model,
         load: &load,
         stop_ids: &loaded.stop_ids,
         cache: cache.as_ref(),
@@ -189,8 +189,7 @@ fn name(sequences: &[Sequence]) -> String {
         [ids.len() as u64, *prompt as u64].iter().for_each(|number| hash.update(number.to_le_bytes()));
         ids.iter().for_each(|id| hash.update(id.to_le_bytes()));
     }
-    let hash: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    format!("{} sequences {hash}", sequences.len())
+    format!("{} sequences {}", sequences.len(), hex(&hash.finalize()[..8]))
 }
 
 /// The last control token that no sequence holds: nothing else is meant by its embedding.
