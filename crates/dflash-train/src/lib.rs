@@ -14,6 +14,8 @@ mod hex;
 mod initial;
 pub mod live;
 mod lock;
+mod memory;
+mod mix;
 mod normal;
 pub mod run;
 mod sequence;

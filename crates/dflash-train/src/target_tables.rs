@@ -13,6 +13,8 @@ pub struct TargetTables {
     pub embedding: Matrix,
     /// `[ids, hidden]`.
     pub head: Matrix,
+    /// `[hidden]`: gains of the norm before the head.
+    pub norm: Option<Vec<f32>>,
     /// `cap` of the logits `cap * tanh(l / cap)`.
     pub softcap: Option<f32>,
 }
@@ -26,6 +28,7 @@ impl TargetTables {
         Self {
             embedding: rows(target, target.embedding(), embedding, target.embedding_scale()),
             head: rows(target, target.head(), head, 1.0),
+            norm: target.final_norm(),
             softcap: target.softcap(),
         }
     }

@@ -7,7 +7,7 @@ use dflash_models::{Draft, DraftOptions};
 use dflash_testkit::{Rng, TinyDraft, TinyLlama};
 use dflash_train::batch::{Batch, Sample};
 use dflash_train::export::read_zlab;
-use dflash_train::graph::{AdamW, Device, Schedule, Trainer, TrainerOptions};
+use dflash_train::graph::{AdamW, Device, Precision, Schedule, Trainer, TrainerOptions};
 use dflash_train::{DraftShape, TargetTables};
 
 /// The runtime stores keys and values as f16.
@@ -24,12 +24,13 @@ fn losses_are_those_of_the_runtime_s_logits() {
         let ids: Vec<u32> = (0..shape.target_vocab as u32).collect();
         let tables = TargetTables::read(target.as_ref(), &ids, &ids);
         let schedule = Schedule { peak: 0.0, warmup: 0, steps: 1 };
-        let options = TrainerOptions { schedule, adam: AdamW::default(), clip: 1.0 };
+        let options =
+            TrainerOptions { schedule, adam: AdamW::default(), clip: 1.0, precision: Precision::F32 };
         let trainer = Trainer::new(shape.clone(), &weights, &tables, options, Device::Cpu).unwrap();
 
         let text = sequence(4, 40, model.vocab as u32);
         let features = Rng::new(8).bells(39 * shape.features(), 2.0);
-        let sample = Sample { ids: &text.ids, prompt: 10, features: &features };
+        let sample = Sample { ids: &text.ids, prompt: 10, features: &features, last: &[] };
         let draft = Draft::load(&path, target.as_ref(), DraftOptions::default()).unwrap();
         for anchor in [10, 25, 31] {
             let wanted = runtime_losses(&draft, target.as_ref(), &shape, &sample, anchor);

@@ -12,6 +12,8 @@ pub struct Sample<'a> {
     pub prompt: usize,
     /// `[ids - 1, taps * hidden]` or more rows: what the target's taps hold at each id.
     pub features: &'a [f32],
+    /// `[ids - 1, hidden]` or more rows: what the target's last layer holds at each id; or nothing.
+    pub last: &'a [f32],
 }
 
 /// How blocks are made.
@@ -51,6 +53,9 @@ pub struct Batch {
     pub truth: Vec<Option<u32>>,
     /// `[blocks, block - 1]`: the row of the head that stands for it; `None` where there is none.
     pub labels: Vec<Option<u32>>,
+    /// `[blocks, block - 1, hidden]`: what the target's last layer holds one position before each slot, zeros where
+    /// there is no id; nothing where a sample had nothing of it.
+    pub last: Vec<f32>,
     /// `[block - 1]`: what an error at each slot weighs.
     pub weights: Vec<f32>,
 }
@@ -70,6 +75,7 @@ impl Batch {
             staged: Vec::new(),
             truth: Vec::new(),
             labels: Vec::new(),
+            last: Vec::new(),
             weights: (0..block - 1).map(|slot| (-(slot as f32) / decay).exp()).collect(),
         }
     }
@@ -108,7 +114,17 @@ impl Batch {
             let truth = (anchor + 1..anchor + self.block).map(|position| sample.ids.get(position).copied());
             self.labels.extend(truth.clone().map(|id| label(shape, id?)));
             self.truth.extend(truth);
+            if !sample.last.is_empty() {
+                self.push_last(sample, shape.hidden, anchor);
+            }
         }
+    }
+
+    fn push_last(&mut self, sample: &Sample<'_>, hidden: usize, anchor: usize) {
+        let begin = self.last.len();
+        let rows = anchor..sample.ids.len().saturating_sub(1).min(anchor + self.slots());
+        self.last.extend_from_slice(&sample.last[rows.start * hidden..rows.end * hidden]);
+        self.last.resize(begin + self.slots() * hidden, 0.0);
     }
 
     /// Rows of the context.
@@ -127,5 +143,39 @@ fn label(shape: &DraftShape, id: u32) -> Option<u32> {
     match &shape.vocab {
         None => Some(id),
         Some(ids) => ids.binary_search(&id).ok().map(|row| row as u32),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_target_saw_stands_one_position_before_each_slot() {
+        let shape = DraftShape {
+            hidden: 2,
+            layers: 1,
+            ffn: 1,
+            heads: 1,
+            kv_heads: 1,
+            head_dim: 2,
+            rms_norm_eps: 1e-5,
+            rope_theta: 1e4,
+            context: 16,
+            block: 4,
+            mask_id: 0,
+            taps: vec![0],
+            target_layers: 1,
+            target_vocab: 10,
+            vocab: None,
+            markov_rank: 0,
+        };
+        let last: Vec<f32> = (0..5).flat_map(|row| [row as f32, 10.0 + row as f32]).collect();
+        let sample = Sample { ids: &[1, 2, 3, 4, 5, 6], prompt: 1, features: &[0.0; 10], last: &last };
+        let mut batch = Batch::new(4, 1.0);
+        batch.push(&sample, &shape, &[1, 3]);
+        assert_eq!(batch.truth, [Some(3), Some(4), Some(5), Some(5), Some(6), None]);
+        let firsts: Vec<f32> = batch.last.iter().step_by(2).copied().collect();
+        assert_eq!(firsts, [1.0, 2.0, 3.0, 3.0, 4.0, 0.0]);
     }
 }

@@ -12,6 +12,7 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 
 use crate::live::Progress;
+use crate::mix::mix;
 use crate::{Sequence, TrainError};
 
 pub use cache::FeatureCache;
@@ -166,18 +167,25 @@ fn compute(
     if counter.go_on { Ok(()) } else { Err(TrainError::Ended) }
 }
 
-/// Bytes of a chunk, roughly: an interruption costs at most as much.
-const CHUNK_BYTES: usize = 32 << 20;
+/// Bytes of a chunk at most, but for its last sequence: an interruption costs as much.
+const CHUNK_BYTES: usize = 64 << 20;
+/// One in so many sequences ends a chunk.
+const CHUNK_SEQUENCES: u64 = 16;
 
-/// Consecutive sequences by chunks. More sequences behind them change only the last one.
+/// Consecutive sequences by chunks. Where these end is decided by what they hold: sequences that come or go elsewhere
+/// leave all other chunks as they are.
 fn split(sequences: &[Sequence], width: usize) -> Vec<Range<usize>> {
     let (mut chunks, mut start, mut bytes) = (Vec::new(), 0, 0);
     for (index, sequence) in sequences.iter().enumerate() {
         bytes += context(sequence).len() * width * size_of::<f16>();
-        if bytes >= CHUNK_BYTES || index + 1 == sequences.len() {
+        if bytes >= CHUNK_BYTES || ends_chunk(context(sequence)) || index + 1 == sequences.len() {
             chunks.push(start..index + 1);
             (start, bytes) = (index + 1, 0);
         }
     }
     chunks
+}
+
+fn ends_chunk(ids: &[u32]) -> bool {
+    ids.iter().fold(0, |hash, &id| mix(hash, u64::from(id))).is_multiple_of(CHUNK_SEQUENCES)
 }

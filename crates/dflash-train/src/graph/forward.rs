@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use candle_core::{Device, Result, Tensor};
 
-use super::ops::{Attention, linear, rms_norm, rotate, swiglu};
+use super::ops::{Attention, Precision, linear, rms_norm, rotate, swiglu};
 use super::parameters::{LayerParameters, Parameters};
 use super::plan::{Plan, Queries};
 use crate::DraftShape;
@@ -14,13 +14,14 @@ pub struct Forward<'a> {
     /// The target's, `[target ids, hidden]`.
     pub embedding: &'a Tensor,
     pub device: &'a Device,
+    pub precision: Precision,
 }
 
 impl Forward<'_> {
     /// Rows after the draft's last norm, `[wanted rows, hidden]`.
     pub fn run(&self, plan: &Plan) -> Result<Tensor> {
         let Parameters { fuse, context_norm, layers, norm, .. } = self.parameters;
-        let context = linear(&plan.features, fuse)?;
+        let context = self.linear(&plan.features, fuse)?;
         let context = rms_norm(&context, context_norm, self.shape.rms_norm_eps)?;
         let mut h = self.embedding.index_select(&self.index(&plan.ids)?, 0)?;
         for (index, layer) in layers.iter().enumerate() {
@@ -41,20 +42,20 @@ impl Forward<'_> {
     ) -> Result<Tensor> {
         let rows = Rows::new(self, plan, place)?;
         let x = rms_norm(h, &layer.input_norm, self.shape.rms_norm_eps)?;
-        let kv = linear(&Tensor::cat(&[context, &x], 0)?, &layer.kv)?;
+        let kv = self.linear(&Tensor::cat(&[context, &x], 0)?, &layer.kv)?;
         let kv = select(&kv, rows.keys.as_ref())?;
         let queries = if place.index == 0 {
-            select(&linear(&x, &layer.queries)?, rows.queries.as_ref())?
+            select(&self.linear(&x, &layer.queries)?, rows.queries.as_ref())?
         } else {
-            linear(&select(&x, rows.queries.as_ref())?, &layer.queries)?
+            self.linear(&select(&x, rows.queries.as_ref())?, &layer.queries)?
         };
         let h = select(h, rows.queries.as_ref())?;
         let attended =
             self.attend(layer, plan, &queries, &kv, if place.last { &plan.last } else { &plan.inner })?;
-        let h = (h + linear(&attended, &layer.output)?)?;
+        let h = (h + self.linear(&attended, &layer.output)?)?;
         let y = rms_norm(&h, &layer.post_norm, self.shape.rms_norm_eps)?;
-        let inner = swiglu(&linear(&y, &layer.gate_up)?)?;
-        h + linear(&inner, &layer.down)?
+        let inner = swiglu(&self.linear(&y, &layer.gate_up)?)?;
+        h + self.linear(&inner, &layer.down)?
     }
 
     fn attend(
@@ -69,6 +70,10 @@ impl Forward<'_> {
         let queries = rotate(queries, &layer.query_norm, heads, eps, &plan.rotation, &at.positions)?;
         let kv = rotate(kv, &layer.key_norm, kv_heads, eps, &plan.rotation, &plan.key_positions)?;
         Attention { heads, kv_heads, head_dim, sequences: Arc::clone(&at.seen) }.apply(&queries, &kv)
+    }
+
+    fn linear(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+        linear(x, weight, self.precision)
     }
 
     fn index(&self, rows: &[u32]) -> Result<Tensor> {

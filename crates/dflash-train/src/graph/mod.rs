@@ -17,5 +17,6 @@ mod trainer;
 
 pub use adamw::AdamW;
 pub use candle_core::Device;
+pub use ops::Precision;
 pub use schedule::Schedule;
 pub use trainer::{Measure, StepReport, TrainState, Trainer, TrainerOptions};

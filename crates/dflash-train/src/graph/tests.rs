@@ -48,10 +48,11 @@ fn trainer(shape: &DraftShape, rate: f64) -> Trainer {
     let tables = TargetTables {
         embedding: matrix(&[shape.target_vocab, shape.hidden], 1.0, &mut normal),
         head: matrix(&[shape.vocab_len(), shape.hidden], 0.5, &mut normal),
-        softcap: None,
+        norm: Some(matrix(&[shape.hidden], 1.0, &mut Normal::new(7)).values),
+        softcap: Some(2.0),
     };
     let schedule = Schedule { peak: rate, warmup: 3, steps: 200 };
-    let options = TrainerOptions { schedule, adam: AdamW::default(), clip: 1.0 };
+    let options = TrainerOptions { schedule, adam: AdamW::default(), clip: 1.0, precision: Precision::F32 };
     Trainer::new(shape.clone(), &weights(shape), &tables, options, Device::Cpu).unwrap()
 }
 
@@ -69,7 +70,7 @@ impl Text {
     }
 
     fn sample(&self) -> Sample<'_> {
-        Sample { ids: &self.ids, prompt: 4, features: &self.features }
+        Sample { ids: &self.ids, prompt: 4, features: &self.features, last: &[] }
     }
 }
 
@@ -86,9 +87,13 @@ fn loss(trainer: &Trainer, batch: &Batch) -> f64 {
 
 #[test]
 fn gradients_are_those_of_finite_differences() {
-    for shape in [shape(1, 0), shape(3, 5)] {
+    for (shape, soft) in [(shape(1, 0), true), (shape(3, 5), false), (shape(2, 4), true)] {
         let trainer = trainer(&shape, 0.0);
-        let batch = batch(&shape, 0);
+        let mut batch = batch(&shape, 0);
+        if soft {
+            let rows = [batch.labels.len(), shape.hidden];
+            batch.last = matrix(&rows, 1.0, &mut Normal::new(8)).values;
+        }
         for (index, grad) in trainer.gradients(&batch).unwrap().into_iter().enumerate() {
             let parameter = &trainer.parameters().all[index];
             let (var, name) = (&parameter.var, parameter.name());

@@ -3,6 +3,7 @@ use candle_core::{Device, Tensor, Var};
 use super::adamw::{AdamW, Moments, Update};
 use super::forward::Forward;
 use super::head::{Goals, Head, Outcome};
+use super::ops::{Precision, rms_norm};
 use super::parameters::Parameters;
 use super::plan::Plan;
 use super::schedule::Schedule;
@@ -18,6 +19,8 @@ pub struct TrainerOptions {
     pub adam: AdamW,
     /// Norm of all gradients together that is not exceeded.
     pub clip: f64,
+    /// Of the large products.
+    pub precision: Precision,
 }
 
 /// A draft in training.
@@ -32,6 +35,10 @@ pub struct Trainer {
     step: usize,
     embedding: Tensor,
     head: Tensor,
+    /// Gains of the target's last norm.
+    target_norm: Option<Tensor>,
+    /// Of the target's logits.
+    softcap: Option<f32>,
 }
 
 /// All that a run goes on from.
@@ -94,6 +101,7 @@ impl Trainer {
         options: TrainerOptions,
         device: Device,
     ) -> Result<Self, TrainError> {
+        crate::memory::keep_freed();
         let parameters = Parameters::new(&shape, weights, &device)?;
         let moments =
             parameters.all.iter().map(|parameter| Moments::new(&parameter.var)).collect::<Result<_, _>>()?;
@@ -108,7 +116,20 @@ impl Trainer {
         };
         let embedding = table("embedding", &tables.embedding, shape.target_vocab)?;
         let head = table("head", &tables.head, shape.vocab_len())?;
-        Ok(Self { shape, options, device, parameters, moments, step: 0, embedding, head })
+        let target_norm =
+            tables.norm.as_ref().map(|norm| Tensor::from_slice(norm, norm.len(), &device)).transpose()?;
+        Ok(Self {
+            shape,
+            options,
+            device,
+            parameters,
+            moments,
+            step: 0,
+            embedding,
+            head,
+            target_norm,
+            softcap: tables.softcap,
+        })
     }
 
     /// Improves the draft by a batch.
@@ -154,7 +175,7 @@ impl Trainer {
             return Ok(measure(batch, &plan, &[]));
         }
         let x = self.forward().run(&plan)?;
-        let outcomes = self.head().measure(&x, &goals(batch, &plan))?;
+        let outcomes = self.head().measure(&x, &self.goals(batch, &plan)?)?;
         Ok(measure(batch, &plan, &outcomes))
     }
 
@@ -210,36 +231,53 @@ impl Trainer {
     /// Outcomes of the wanted rows, and the gradients of the loss in the order of the parameters.
     fn gradients_of(&self, batch: &Batch, plan: &Plan) -> Result<(Vec<Outcome>, Vec<Tensor>), TrainError> {
         let x = self.forward().run(plan)?;
-        let (outcomes, loss) = self.head().loss(&x, &goals(batch, plan))?;
+        let (outcomes, loss) = self.head().loss(&x, &self.goals(batch, plan)?)?;
         let mut grads = loss.backward()?;
         let mut grad = |var: &Var| grads.remove(var).map_or_else(|| var.zeros_like(), Ok);
         let grads = self.parameters.all.iter().map(|parameter| grad(&parameter.var));
         Ok((outcomes, grads.collect::<Result<_, _>>()?))
     }
 
+    /// Of the wanted rows.
+    fn goals(&self, batch: &Batch, plan: &Plan) -> Result<Goals, TrainError> {
+        let slots = batch.slots();
+        let weights: Vec<f32> = plan.slots.iter().map(|&slot| batch.weights[slot % slots]).collect();
+        let total: f32 = weights.iter().sum();
+        let previous = |&slot: &usize| match slot % slots {
+            0 => batch.staged[slot / slots],
+            _ => batch.truth[slot - 1].expect("an id before one that there is"),
+        };
+        Ok(Goals {
+            labels: plan.slots.iter().filter_map(|&slot| batch.labels[slot]).collect(),
+            weights: weights.into_iter().map(|weight| weight / total).collect(),
+            previous: plan.slots.iter().map(previous).collect(),
+            seen: self.seen(batch, plan)?,
+        })
+    }
+
+    /// What the target's head saw when it chose the ids of the wanted rows.
+    fn seen(&self, batch: &Batch, plan: &Plan) -> Result<Option<Tensor>, TrainError> {
+        let Some(norm) = self.target_norm.as_ref().filter(|_| !batch.last.is_empty()) else {
+            return Ok(None);
+        };
+        let width = self.shape.hidden;
+        let rows = plan.slots.iter().flat_map(|&slot| &batch.last[slot * width..(slot + 1) * width]);
+        let rows = Tensor::from_iter(rows.copied(), &self.device)?.reshape((plan.slots.len(), width))?;
+        Ok(Some(rms_norm(&rows, norm, self.shape.rms_norm_eps)?))
+    }
+
     fn forward(&self) -> Forward<'_> {
-        let Self { shape, parameters, embedding, device, .. } = self;
-        Forward { shape, parameters, embedding, device }
+        let Self { shape, parameters, embedding, device, options, .. } = self;
+        Forward { shape, parameters, embedding, device, precision: options.precision }
     }
 
     fn head(&self) -> Head<'_> {
-        Head { table: &self.head, markov: self.parameters.markov.as_ref() }
-    }
-}
-
-/// Of the wanted rows.
-fn goals(batch: &Batch, plan: &Plan) -> Goals {
-    let slots = batch.slots();
-    let weights: Vec<f32> = plan.slots.iter().map(|&slot| batch.weights[slot % slots]).collect();
-    let total: f32 = weights.iter().sum();
-    let previous = |&slot: &usize| match slot % slots {
-        0 => batch.staged[slot / slots],
-        _ => batch.truth[slot - 1].expect("an id before one that there is"),
-    };
-    Goals {
-        labels: plan.slots.iter().filter_map(|&slot| batch.labels[slot]).collect(),
-        weights: weights.into_iter().map(|weight| weight / total).collect(),
-        previous: plan.slots.iter().map(previous).collect(),
+        Head {
+            table: &self.head,
+            markov: self.parameters.markov.as_ref(),
+            precision: self.options.precision,
+            softcap: self.softcap,
+        }
     }
 }
 
@@ -294,6 +332,6 @@ impl Trainer {
 
     pub(super) fn outcomes(&self, batch: &Batch) -> Result<Vec<Outcome>, TrainError> {
         let plan = Plan::new(batch, &self.shape, &self.device)?;
-        Ok(self.head().measure(&self.forward().run(&plan)?, &goals(batch, &plan))?)
+        Ok(self.head().measure(&self.forward().run(&plan)?, &self.goals(batch, &plan)?)?)
     }
 }

@@ -2,7 +2,6 @@
 
 mod checkpoint;
 mod folder;
-mod mix;
 mod order;
 mod settings;
 mod split;
@@ -17,7 +16,7 @@ use crate::batch::{Anchors, Batch, BatchOptions, Sample};
 use crate::evaluate::{EvaluateOptions, evaluate};
 use crate::export::read_zlab;
 use crate::features::{self, FeatureCache, Features};
-use crate::graph::{AdamW, Device, Schedule, StepReport, Trainer, TrainerOptions};
+use crate::graph::{AdamW, Device, Precision, Schedule, StepReport, Trainer, TrainerOptions};
 use crate::live::{EvaluationLog, Log, Progress, StepLog};
 use crate::lock::FolderLock;
 use crate::{DraftShape, DraftWeights, Sequence, TargetTables, TrainError, init_from_layers};
@@ -88,7 +87,8 @@ impl Run<'_> {
             ));
         }
         let mut course = self.course(&sequences, observer)?;
-        let taps = course.trainer.shape().taps.clone();
+        let mut taps = course.trainer.shape().taps.clone();
+        taps.push(self.target.spec().layers - 1);
         let features = Features::open(self.cache, self.target, &taps, &sequences, &mut |progress| {
             observer.features(progress);
             !(self.ended)()
@@ -210,6 +210,7 @@ impl Run<'_> {
             schedule: Schedule { peak: settings.learning_rate, warmup, steps: settings.steps },
             adam: AdamW { weight_decay: settings.weight_decay, ..AdamW::default() },
             clip: settings.clip,
+            precision: Precision::Bf16,
         };
         Trainer::new(shape, weights, &tables, options, self.device.clone())
     }
@@ -320,18 +321,25 @@ fn batch(
     sequences: &[Sequence],
     features: &Features<'_>,
 ) -> Batch {
-    let rows = chosen.iter().map(|&index| {
-        let mut rows = Vec::new();
-        features.rows(index, &mut rows);
-        rows
-    });
-    let rows: Vec<_> = rows.collect();
-    let samples = chosen.iter().zip(&rows).map(|(&index, features)| {
+    let rows: Vec<_> = chosen.iter().map(|&index| parted(features, index, shape.features())).collect();
+    let samples = chosen.iter().zip(&rows).map(|(&index, (features, last))| {
         let Sequence { ids, prompt, .. } = &sequences[index];
-        Sample { ids, prompt: *prompt, features }
+        Sample { ids, prompt: *prompt, features, last }
     });
     let samples: Vec<_> = samples.collect();
     let options = BatchOptions { block: settings.block, anchors: settings.anchors, decay: settings.gamma };
     let mut anchors = Anchors::new(settings.seed, step as u64);
     Batch::draw(&samples, shape, options, &mut anchors)
+}
+
+/// The rows of a sequence, and what the target's last layer holds there: the columns from `width` on.
+fn parted(features: &Features<'_>, index: usize, width: usize) -> (Vec<f32>, Vec<f32>) {
+    let (mut rows, mut parts) = (Vec::new(), (Vec::new(), Vec::new()));
+    features.rows(index, &mut rows);
+    for row in rows.chunks_exact(features.width()) {
+        let (taps, last) = row.split_at(width);
+        parts.0.extend_from_slice(taps);
+        parts.1.extend_from_slice(last);
+    }
+    parts
 }

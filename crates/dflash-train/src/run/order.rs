@@ -1,4 +1,4 @@
-use super::mix::mix;
+use crate::mix::mix;
 
 /// Which sequences a step learns from: every epoch takes all of them in another order.
 #[derive(Debug, Clone)]

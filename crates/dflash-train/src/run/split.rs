@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
-use super::mix::mix;
 use crate::Sequence;
+use crate::mix::mix;
 
 /// Parts the sequences into those that are trained on and `held_out` others, as evenly among the categories as there are
 /// enough. Which ones is decided by `seed`, and does not change when more data comes to the end.

@@ -1,14 +1,17 @@
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CudaStorage, CustomOp2, Layout, MetalStorage, Result, Shape, Tensor};
 
+use super::multiply::{Precision, multiply};
+
 /// `x * weight^T` for rows `[rows, inputs]` and a weight `[outputs, inputs]`. Inputs that nothing was computed for are
 /// constant and get no gradient; that of the weight comes out as it lies in memory.
-pub fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    x.apply_op2(weight, Linear { constant: !x.track_op() })
+pub fn linear(x: &Tensor, weight: &Tensor, precision: Precision) -> Result<Tensor> {
+    x.apply_op2(weight, Linear { constant: !x.track_op(), precision })
 }
 
 struct Linear {
     constant: bool,
+    precision: Precision,
 }
 
 fn product<S: BackendStorage>(
@@ -35,7 +38,10 @@ impl CustomOp2 for Linear {
         weight: &CpuStorage,
         weight_layout: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
-        product(x, x_layout, weight, weight_layout)
+        match self.precision.rounded(x, x_layout, weight, &weight_layout.transpose(0, 1)?)? {
+            Some(product) => Ok(product),
+            None => product(x, x_layout, weight, weight_layout),
+        }
     }
 
     fn cuda_fwd(
@@ -65,8 +71,8 @@ impl CustomOp2 for Linear {
         _: &Tensor,
         grad: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let x_grad = if self.constant { None } else { Some(grad.matmul(weight)?) };
-        Ok((x_grad, Some(grad.t()?.matmul(x)?)))
+        let x_grad = if self.constant { None } else { Some(multiply(grad, weight, self.precision)?) };
+        Ok((x_grad, Some(multiply(&grad.t()?, x, self.precision)?)))
     }
 }
 
@@ -78,6 +84,10 @@ mod tests {
     #[test]
     fn it_is_a_product_with_the_transposed_weight() -> Result<()> {
         let (x, weight) = (random(&[7, 5], 1)?, random(&[3, 5], 2)?);
-        assert_same(&[&x, &weight], |args| linear(&args[0], &args[1]), |args| args[0].matmul(&args[1].t()?))
+        assert_same(
+            &[&x, &weight],
+            |args| linear(&args[0], &args[1], Precision::F32),
+            |args| args[0].matmul(&args[1].t()?),
+        )
     }
 }

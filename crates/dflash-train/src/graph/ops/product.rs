@@ -1,3 +1,6 @@
+use std::ops::Range;
+
+use candle_core::{Layout, Result};
 use gemm::{Parallelism, gemm};
 
 /// A matrix in memory.
@@ -14,6 +17,46 @@ impl<'a> View<'a> {
     /// Rows of `cols` values, one after the other: as many as there are.
     pub fn new(values: &'a [f32], cols: usize) -> Self {
         Self { values, rows: values.len() / cols, cols, row_stride: cols, col_stride: 1 }
+    }
+
+    /// That of an operation's argument.
+    ///
+    /// # Errors
+    /// When it has not two dimensions.
+    pub fn of(values: &'a [f32], layout: &Layout) -> Result<Self> {
+        let (rows, cols) = layout.shape().dims2()?;
+        let (row_stride, col_stride) = (layout.stride()[0], layout.stride()[1]);
+        let view = Self { values: &values[layout.start_offset()..], rows, cols, row_stride, col_stride };
+        assert!(view.is_sound(), "values of a tensor");
+        Ok(view)
+    }
+
+    /// Rows and columns.
+    pub fn shape(&self) -> (usize, usize) {
+        (self.rows, self.cols)
+    }
+
+    /// Whether the values of a column, not those of a row, lie one after the other.
+    pub fn is_by_columns(&self) -> bool {
+        self.row_stride == 1 && self.col_stride != 1
+    }
+
+    /// Some rows of a column that lies in one piece.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn column(&self, col: usize, rows: Range<usize>) -> &'a [f32] {
+        assert_eq!(self.row_stride, 1, "columns of a matrix");
+        &self.values[col * self.col_stride..][rows]
+    }
+
+    /// A row that lies in one piece.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn row(&self, row: usize) -> &'a [f32] {
+        assert_eq!(self.col_stride, 1, "rows of a matrix");
+        &self.values[row * self.row_stride..][..self.cols]
     }
 
     /// Its first rows.
