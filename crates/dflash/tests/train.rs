@@ -123,6 +123,13 @@ fn a_draft_is_trained_exported_and_drafts() {
     refused(&other, &["gamma is 4", "another --out"]);
 
     succeed(&["train", "export", path(&run), "--out", path(&draft), "--format", "mlx8"]);
+    for folder in [&run, &draft] {
+        let told = ["train", "evaluate", path(folder), "--prompt", "Hello", "--max-tokens", "6", "--json"];
+        let told: Value = serde_json::from_str(&succeed(&told)).unwrap();
+        let all = &told["evaluation"]["all"];
+        assert!(all["prompts"] == 1 && all["cycles"].as_u64() <= all["tokens"].as_u64(), "{told}");
+        assert_eq!(told["speeds"].as_array().map(Vec::len), Some(8), "{told}");
+    }
     let checked = ["generate", "--draft", path(&draft), "--check", "--max-tokens", "12", "--prompt", "Hello"];
     succeed(&checked);
 }

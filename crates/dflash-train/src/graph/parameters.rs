@@ -2,6 +2,9 @@ use candle_core::{Device, Tensor, Var};
 
 use crate::{DraftShape, DraftWeights, Matrix, TrainError};
 
+/// Of a Markov head, to that of all else.
+const MARKOV_RATE: f64 = 4.0;
+
 /// Tensors of the draft that are trained as one: those below each other in `var` are used in one product.
 pub struct Parameter {
     /// Names in the z-lab layout, with their shapes.
@@ -16,8 +19,12 @@ impl Parameter {
         self.var.rank() > 1
     }
 
+    /// What the learning rate is multiplied by. A row of a Markov head's tables learns only where its id stands: seldom.
+    pub fn rate(&self) -> f64 {
+        if self.name().starts_with("markov_head.") { MARKOV_RATE } else { 1.0 }
+    }
+
     /// The first of its tensors.
-    #[cfg(test)]
     pub fn name(&self) -> &str {
         &self.parts[0].0
     }

@@ -159,6 +159,7 @@ impl Trainer {
             count: i32::try_from(self.step + 1).unwrap_or(i32::MAX),
         };
         for ((parameter, moments), grad) in self.parameters.all.iter().zip(&mut self.moments).zip(grads) {
+            let update = Update { rate: rate * parameter.rate(), ..update };
             update.apply(&parameter.var, moments, &grad, parameter.decays())?;
         }
         self.step += 1;

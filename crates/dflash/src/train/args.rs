@@ -3,6 +3,8 @@ use std::path::PathBuf;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::suite::SuiteArgs;
+
 /// `dflash train`
 #[derive(Debug, Args)]
 pub struct TrainArgs {
@@ -18,6 +20,8 @@ pub enum TrainStep {
     Data(Box<DataArgs>),
     /// Train a draft on answers; a second call goes on from the last checkpoint.
     Run(Box<RunArgs>),
+    /// Measure drafts: tokens per cycle by category, and what they come to on this machine.
+    Evaluate(Box<EvaluateArgs>),
     /// Write a trained draft as the files that runtimes read.
     Export(Box<ExportArgs>),
 }
@@ -155,9 +159,9 @@ pub struct RecipeArgs {
     #[arg(long, value_name = "X", value_parser = positive_f32)]
     pub gamma: Option<f32>,
 
-    /// Highest learning rate.
-    #[arg(long, value_name = "X", default_value_t = 1e-3, value_parser = positive)]
-    pub learning_rate: f64,
+    /// Highest learning rate [default: 1.7 / width of the target, 0.003 for the default one].
+    #[arg(long, value_name = "X", value_parser = positive)]
+    pub learning_rate: Option<f64>,
 
     /// Sequences that are held out, to measure with.
     #[arg(long, value_name = "N", default_value_t = 24)]
@@ -170,6 +174,34 @@ pub struct RecipeArgs {
     /// Seed of everything that is left to chance.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
+}
+
+/// `dflash train evaluate`
+#[derive(Debug, Args)]
+pub struct EvaluateArgs {
+    /// Folder of a run, or of a draft. It alone drafts, always whole blocks.
+    #[arg(value_name = "RUN|DRAFT")]
+    pub draft: PathBuf,
+
+    /// Its target.
+    #[command(flatten)]
+    pub target: TargetArgs,
+
+    /// Positions per block, the staged token included; less where the draft has less.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = RangedU64ValueParser::<usize>::new().range(2..=64))]
+    pub block: usize,
+
+    /// Most tokens of an answer.
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = at_least_one())]
+    pub max_tokens: usize,
+
+    /// Print one JSON object instead of tables.
+    #[arg(long)]
+    pub json: bool,
+
+    /// What is asked.
+    #[command(flatten)]
+    pub suite: SuiteArgs,
 }
 
 /// `dflash train export`

@@ -73,7 +73,8 @@ pub(super) fn target(args: &TargetArgs, env: &Environment, progress: Progress) -
     Loaded::open(&choice, &options, env, progress)
 }
 
-fn choice(args: &TargetArgs, env: &Environment) -> Outcome<(PairChoice, Options)> {
+/// The target alone, and how it is computed.
+pub(super) fn choice(args: &TargetArgs, env: &Environment) -> Outcome<(PairChoice, Options)> {
     let pair = PairArgs { model: args.model.clone(), draft: Some("none".to_owned()), draft_quant: None };
     let runtime = RuntimeArgs { threads: args.threads.clone(), ..RuntimeArgs::default() };
     let options = Options::resolve(&pair, &runtime, env)?;

@@ -5,6 +5,8 @@ mod args;
 #[cfg(feature = "train")]
 mod data;
 #[cfg(feature = "train")]
+mod evaluate;
+#[cfg(feature = "train")]
 mod export;
 #[cfg(feature = "train")]
 mod meter;
@@ -17,8 +19,8 @@ use crate::env::Environment;
 use crate::report::Outcome;
 
 pub use args::{
-    DataArgs, ExportArgs, FormatArg, LayoutArg, RecipeArgs, RunArgs, ShapeArgs, TargetArgs, TrainArgs,
-    TrainStep,
+    DataArgs, EvaluateArgs, ExportArgs, FormatArg, LayoutArg, RecipeArgs, RunArgs, ShapeArgs, TargetArgs,
+    TrainArgs, TrainStep,
 };
 
 /// Runs the command.
@@ -30,6 +32,7 @@ pub fn train(args: &TrainArgs, env: &Environment) -> Outcome<ExitCode> {
     match &args.step {
         TrainStep::Data(args) => data::data(args, env),
         TrainStep::Run(args) => run::run(args, env),
+        TrainStep::Evaluate(args) => evaluate::evaluate(args, env),
         TrainStep::Export(args) => export::export(args, env),
     }
 }
