@@ -46,8 +46,10 @@ fn main() -> Outcome<()> {
     let costs = decoder.costs().ok_or("measured costs")?;
     println!("verify ms by rows: {}", curve(costs.verify.points()));
     costs.propose.iter().flatten().for_each(|draft| println!("draft ms by rows: {}", curve(draft.points())));
-    let engine =
-        EngineHandle::start(decoder, EngineOptions { max_batch: REQUESTS, waiting: 0, step_rows: None });
+    let engine = EngineHandle::start(
+        decoder,
+        EngineOptions { max_batch: REQUESTS, waiting: 0, step_rows: None, prefix: None },
+    );
     let prompts = prompts()?;
     println!("{:>12} {:>12} {:>12} {:>8}", "side by side", "plain tok/s", "drafting", "ratio");
     for size in sizes {

@@ -65,6 +65,8 @@ pub struct PositionCount {
 pub struct Stats {
     /// Ids of the prompt.
     pub prompt_tokens: usize,
+    /// Those of them that were not prefilled, as their state was kept.
+    pub cached_tokens: usize,
     /// Ids delivered.
     pub completion_tokens: usize,
     /// Seconds from start to the first id's choice.

@@ -5,7 +5,7 @@ use std::thread::Builder;
 use crate::load::Gauges;
 use crate::ticket::Place;
 use crate::worker::{Job, Sink, Task, work};
-use crate::{Decoder, EngineError, Load, Request, Submission, Ticket};
+use crate::{Decoder, EngineError, Load, PrefixOptions, PrefixStats, Request, Submission, Ticket};
 
 /// How an engine shares its steps; none of it changes an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct EngineOptions {
     pub waiting: usize,
     /// Prompt rows of a step at most while anything decodes; `None` for as many as take about a plain step's time.
     pub step_rows: Option<usize>,
+    /// What is kept of prompts and answers for requests that begin alike; `None` for nothing.
+    pub prefix: Option<PrefixOptions>,
 }
 
 /// The way to the worker thread that owns models and caches. Clones share it; the thread ends with the last, when all
@@ -74,6 +76,11 @@ impl EngineHandle {
     /// What the engine does at this moment. The worker is not asked, so it answers when that hangs.
     pub fn load(&self) -> Load {
         self.gauges.load()
+    }
+
+    /// What the prefix cache did and holds.
+    pub fn prefix_stats(&self) -> PrefixStats {
+        self.gauges.prefix.stats()
     }
 
     /// The options.

@@ -1,5 +1,8 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
+
+use crate::prefix::Counts;
 
 /// What an engine does at a moment, told without asking its worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +31,7 @@ pub(crate) struct Gauges {
     pub cancelled: AtomicU64,
     pub faults: AtomicU64,
     pub alive: AtomicBool,
+    pub prefix: Arc<Counts>,
     steps: AtomicU64,
     epoch: Instant,
     /// Microseconds from the epoch to the beginning of the step in work, and one; 0 between steps.
@@ -42,6 +46,7 @@ impl Gauges {
             cancelled: AtomicU64::new(0),
             faults: AtomicU64::new(0),
             alive: AtomicBool::new(true),
+            prefix: Arc::default(),
             steps: AtomicU64::new(0),
             epoch: Instant::now(),
             began: AtomicU64::new(0),

@@ -30,6 +30,8 @@ pub struct Request {
     pub choice: u32,
     /// Tells log-probabilities, with so many alternatives to every id.
     pub logprobs: Option<usize>,
+    /// Lengths of the prompt, ascending, up to which other prompts are likely to be the same: the ends of its messages.
+    pub boundaries: Vec<usize>,
 }
 
 impl Request {
@@ -44,6 +46,7 @@ impl Request {
             sampling: SamplingParams::default(),
             choice: 0,
             logprobs: None,
+            boundaries: Vec::new(),
         }
     }
 }

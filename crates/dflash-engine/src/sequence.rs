@@ -40,6 +40,12 @@ pub(crate) struct Sequence {
     pub tapped: bool,
     /// Picks proposer and width.
     pub policy: Box<dyn WidthPolicy>,
+    /// Whether others may go on from its last state.
+    pub kept: bool,
+    /// Lengths at which its state is to be kept, ascending.
+    pub cuts: Vec<usize>,
+    /// Ids of its prompt that another sequence is about to prefill, whose state it waits for.
+    pub awaits: Option<usize>,
     /// Its rows in the step.
     pub part: Part,
     /// What is drafted in the step.
@@ -75,6 +81,34 @@ impl Sequence {
     /// Whether its prompt is not done yet.
     pub fn is_prompt(&self) -> bool {
         self.cache.len() < self.prompt
+    }
+
+    /// Rows of its prompt that come next, `most` at most: they end where its state is to be kept.
+    pub fn next_rows(&self, most: usize) -> usize {
+        let len = self.cache.len();
+        if self.awaits.is_some() { 0 } else { most.min(self.stop(len + 1) - len) }
+    }
+
+    /// Rows of its prompt that come before its proposers draft or are kept.
+    pub fn upcoming(&self) -> usize {
+        self.stop(self.cache.len()).saturating_sub(self.cache.len())
+    }
+
+    /// Where its state is to be kept next, from a length on, or the end of its prompt.
+    fn stop(&self, from: usize) -> usize {
+        self.cuts
+            .iter()
+            .copied()
+            .find(|&cut| self.kept && cut >= from)
+            .unwrap_or(self.prompt)
+            .min(self.prompt)
+    }
+
+    /// Asks for the state at a length to be kept.
+    pub fn cut(&mut self, at: usize) {
+        if let Err(place) = self.cuts.binary_search(&at) {
+            self.cuts.insert(place, at);
+        }
     }
 
     /// Whether it decodes in this step.

@@ -51,7 +51,7 @@ fn lay_out(decoder: &Decoder, seqs: &mut [Sequence], prompt_rows: usize) {
         seq.part = match seq.is_prompt() {
             false => Part::Block,
             true => {
-                let rows = (seq.prompt - seq.cache.len()).min(chunk).min(left);
+                let rows = seq.next_rows(chunk.min(left));
                 left -= rows;
                 if rows == 0 { Part::Idle } else { Part::Prompt(rows) }
             }
@@ -230,7 +230,7 @@ fn settle_block(
     deliver(seq, emit);
     seq.gone = seq.gone || !emit(Event::Cycle(cycle));
     lap.end();
-    if !seq.is_over() {
+    if !seq.is_over() || seq.kept {
         observe(decoder, scratch, seq, rows);
     }
     seq.block.laps.observe_s = lap.end();
@@ -261,7 +261,7 @@ fn deliver(seq: &mut Sequence, emit: &mut dyn FnMut(Event) -> bool) {
 
 /// Shows the `rows` rows that were committed to every proposer.
 fn observe(decoder: &Decoder, scratch: &mut Scratch, seq: &mut Sequence, rows: usize) {
-    let upcoming = seq.prompt.saturating_sub(seq.cache.len());
+    let upcoming = seq.upcoming();
     let (taps, first) = match seq.tapped {
         true => scratch.tapped(decoder, &seq.block, rows),
         false => (None, 0),

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crate::faults::guarded;
 use crate::load::Gauges;
+use crate::prefix::PrefixCache;
 use crate::scratch::Scratch;
 use crate::sequence::Sequence;
 use crate::step::step;
@@ -54,6 +55,7 @@ struct Worker<'a> {
     max_batch: usize,
     step_rows: usize,
     scratch: Scratch,
+    prefix: Option<PrefixCache>,
     queue: VecDeque<Job>,
     seqs: Vec<Sequence>,
     /// One for each of these.
@@ -69,6 +71,7 @@ pub(crate) fn work(decoder: &Decoder, inbox: &Receiver<Job>, gauges: &Gauges, op
         max_batch: options.max_batch,
         step_rows: options.step_rows.unwrap_or_else(|| decoder.step_rows()).max(1),
         scratch: Scratch::new(decoder),
+        prefix: options.prefix.map(|options| PrefixCache::new(options, Arc::clone(&gauges.prefix))),
         queue: VecDeque::new(),
         seqs: Vec::with_capacity(options.max_batch),
         clients: Vec::with_capacity(options.max_batch),
@@ -145,7 +148,10 @@ impl Worker<'_> {
             Ok(Sequence { gone, ..seq })
         });
         match begun.unwrap_or_else(Err) {
-            Ok(seq) => {
+            Ok(mut seq) => {
+                if let Some(prefix) = &mut self.prefix {
+                    prefix.begin(decoder, &mut seq, &mut self.seqs);
+                }
                 self.seqs.push(seq);
                 self.clients.push(client);
             }
@@ -160,6 +166,9 @@ impl Worker<'_> {
         self.gauges.begin_step();
         let Self { decoder, scratch, seqs, clients, .. } = self;
         step(decoder, scratch, seqs, self.step_rows, &mut |index, event| clients[index].tell(event));
+        if let Some(prefix) = &mut self.prefix {
+            prefix.keep(decoder, seqs);
+        }
         self.gauges.end_step();
         self.retire();
     }

@@ -239,6 +239,7 @@ fn sizes(seed: u64) -> EngineOptions {
         max_batch: 1 + rng.below(8) as usize,
         waiting: REQUESTS,
         step_rows: Some(1 + rng.below(20) as usize),
+        prefix: None,
     }
 }
 
@@ -343,7 +344,7 @@ fn a_draft_model_shares_its_passes() {
 #[test]
 fn a_long_prompt_goes_in_parts_beside_what_decodes() {
     let case = Case::tiny_llama();
-    let options = EngineOptions { max_batch: 2, waiting: 0, step_rows: Some(4) };
+    let options = EngineOptions { max_batch: 2, waiting: 0, step_rows: Some(4), prefix: None };
     let engine = EngineHandle::start(decoder(&case.path, Vec::new()), options);
     let (parts, held) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(None)));
     let (engine_too, parts_too, held_too) = (engine.clone(), Arc::clone(&parts), Arc::clone(&held));

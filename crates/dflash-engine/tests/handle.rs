@@ -19,7 +19,7 @@ fn engine(waiting: usize) -> EngineHandle {
     let dir = tiny_llama(&TinyLlama::default());
     EngineHandle::start(
         decoder(dir.path(), Vec::new()),
-        EngineOptions { max_batch: 1, waiting, step_rows: None },
+        EngineOptions { max_batch: 1, waiting, step_rows: None, prefix: None },
     )
 }
 
@@ -151,7 +151,7 @@ fn beside(engine: &EngineHandle, odd: Request) -> Vec<Event> {
 }
 
 fn batch(target: Box<dyn Target>) -> EngineHandle {
-    let options = EngineOptions { max_batch: 4, waiting: 8, step_rows: Some(8) };
+    let options = EngineOptions { max_batch: 4, waiting: 8, step_rows: Some(8), prefix: None };
     EngineHandle::start(Decoder::new(target, Vec::new(), common::options(VerifyMode::Fixed)), options)
 }
 

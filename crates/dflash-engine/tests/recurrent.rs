@@ -124,8 +124,10 @@ fn a_request_that_is_dropped_midway_leaves_nothing_behind() {
         let checkpoint = checkpoint(name);
         let dir = checkpoint.path();
         let prompt = prompt(7, vocab(dir), 5);
-        let engine =
-            EngineHandle::start(drafted(dir), EngineOptions { max_batch: 1, waiting: 2, step_rows: None });
+        let engine = EngineHandle::start(
+            drafted(dir),
+            EngineOptions { max_batch: 1, waiting: 2, step_rows: None, prefix: None },
+        );
         let dropped = engine.submit(Request::new(prompt.iter().rev().copied().collect(), 200)).unwrap();
         dropped.into_iter().find(|event| matches!(event, Event::Tokens(_))).expect("it had begun");
         let tokens = |event| if let Event::Tokens(ids) = event { ids } else { Vec::new() };

@@ -80,6 +80,14 @@ impl LayerCache {
         }
     }
 
+    /// A copy of the first `len` of `of` committed positions.
+    fn prefix(&self, len: usize, of: usize) -> Option<Self> {
+        match self {
+            Self::Kv(cache) => cache.reaches(len).then(|| Self::Kv(cache.prefix(len))),
+            Self::Recurrent(store) => (len == of).then(|| Self::Recurrent(store.copy())),
+        }
+    }
+
     fn bytes(&self) -> usize {
         match self {
             Self::Kv(cache) => cache.bytes(),
@@ -199,6 +207,46 @@ impl SeqCache {
     pub fn snapshot(&self) -> Self {
         assert!(self.pending.is_none(), "a snapshot is taken between passes");
         Self { len: self.len, pending: None, layers: self.layers.clone() }
+    }
+
+    /// Whether [`SeqCache::prefix`] can go back to any length: nothing but attention, without windows.
+    pub fn is_divisible(&self) -> bool {
+        let divisible = |layer: &LayerCache| matches!(layer, LayerCache::Kv(cache) if cache.keeps_all());
+        self.layers.iter().all(divisible)
+    }
+
+    /// Whether [`SeqCache::prefix`] can go back to `len` positions.
+    pub fn reaches(&self, len: usize) -> bool {
+        let reaches = |layer: &LayerCache| match layer {
+            LayerCache::Kv(cache) => cache.reaches(len),
+            LayerCache::Recurrent(_) => len == self.len,
+        };
+        len <= self.len && self.layers.iter().all(reaches)
+    }
+
+    /// A copy of the committed state as it was after the first `len` positions, sharing all blocks: nothing but what a row
+    /// behind them sees. `None` where it cannot be had: a recurrent layer knows its last state only, one with a window
+    /// the last positions.
+    ///
+    /// # Panics
+    /// Between [`SeqCache::begin_verify`] and accepting.
+    pub fn prefix(&self, len: usize) -> Option<Self> {
+        assert!(self.pending.is_none(), "a copy is taken between passes");
+        let layers = self.layers.iter().map(|layer| layer.prefix(len, self.len));
+        let layers = (len <= self.len).then(|| layers.collect::<Option<Vec<_>>>()).flatten()?;
+        Some(Self { len, pending: None, layers })
+    }
+
+    /// Tells address and bytes of everything held; what copies share has the same address in all of them.
+    pub fn parts(&self, tell: &mut dyn FnMut(usize, usize)) {
+        for layer in &self.layers {
+            match layer {
+                LayerCache::Kv(cache) => cache.parts(tell),
+                LayerCache::Recurrent(store) => {
+                    tell(std::ptr::from_ref(store.as_ref()).addr(), store.bytes());
+                }
+            }
+        }
     }
 
     /// Goes back to a snapshot of the same model.

@@ -110,6 +110,37 @@ impl KvCache {
         }
     }
 
+    /// Whether every block stays.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.keep.is_none()
+    }
+
+    /// Whether a copy of the first `len` positions can be made: all blocks are there that a row behind them sees.
+    pub(crate) fn reaches(&self, len: usize) -> bool {
+        let blocks = len.div_ceil(BLOCK_POSITIONS);
+        (0..blocks).all(|index| !self.sees(len, index) || self.block(index).is_some())
+    }
+
+    /// A copy of the first `len` positions that shares their blocks, where [`KvCache::reaches`] them.
+    pub(crate) fn prefix(&self, len: usize) -> Self {
+        let kept = |(index, block): (usize, &Option<Arc<_>>)| block.clone().filter(|_| self.sees(len, index));
+        let blocks = self.blocks.iter().enumerate().take(len.div_ceil(BLOCK_POSITIONS)).map(kept);
+        Self { geometry: self.geometry, keep: self.keep, blocks: blocks.collect(), tree: Vec::new() }
+    }
+
+    /// Whether a row at position `len` sees anything of a block.
+    fn sees(&self, len: usize, block: usize) -> bool {
+        self.keep.is_none_or(|Keep { sink, tail }| {
+            block < sink.div_ceil(BLOCK_POSITIONS) || block >= len.saturating_sub(tail) / BLOCK_POSITIONS
+        })
+    }
+
+    /// Tells address and bytes of every block; clones share them.
+    pub(crate) fn parts(&self, tell: &mut dyn FnMut(usize, usize)) {
+        let blocks = self.blocks.iter().flatten().chain(&self.tree);
+        blocks.for_each(|block| tell(Arc::as_ptr(block).addr(), block.bytes()));
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         let held = |store: &Arc<Box<dyn KvStore>>| store.bytes();
         self.blocks.iter().flatten().map(held).sum::<usize>() + self.tree.iter().map(held).sum::<usize>()

@@ -23,7 +23,7 @@ fn sequences(target: Box<dyn Target>) -> Vec<Sequence> {
     let options = DecoderOptions { prefill_chunk: 64, block: 8, verify_cap: 0, mode: VerifyMode::Off };
     let engine = EngineHandle::start(
         Decoder::new(target, Vec::new(), options),
-        EngineOptions { max_batch: 16, waiting: 200, step_rows: None },
+        EngineOptions { max_batch: 16, waiting: 200, step_rows: None, prefix: None },
     );
     let mut rng = Rng::new(5);
     let prompts: Vec<Vec<u32>> =

@@ -30,7 +30,7 @@ use crate::text::TextPipeline;
 /// Rows of a block where no draft says otherwise.
 const DEFAULT_BLOCK: usize = 16;
 /// One request at a time, and a few that wait behind it.
-const ALONE: EngineOptions = EngineOptions { max_batch: 1, waiting: 4, step_rows: None };
+const ALONE: EngineOptions = EngineOptions { max_batch: 1, waiting: 4, step_rows: None, prefix: None };
 
 /// What was loaded.
 #[derive(Debug, Clone)]

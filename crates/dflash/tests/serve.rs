@@ -29,7 +29,7 @@ fn said(flags: &[&str], vars: &[(&str, &str)]) -> String {
 fn without_a_flag() {
     let request = read(&[], &[]).unwrap();
     assert_eq!(request.settings.address.to_string(), "127.0.0.1:8000");
-    assert_eq!(request.engine, EngineOptions { max_batch: 8, waiting: 64, step_rows: None });
+    assert_eq!(request.engine, EngineOptions { max_batch: 8, waiting: 64, step_rows: None, prefix: None });
     assert_eq!((request.settings.max_tokens, request.settings.sampling.temperature), (512, 0.0));
     assert_eq!(request.settings.allowed_origins, ["*"]);
     assert_eq!(request.settings.request_timeout, None);
@@ -110,7 +110,7 @@ fn flag_over_environment() {
     let request = read(&[], &vars).unwrap();
     assert_eq!(request.settings.address.to_string(), "[::1]:1");
     assert_eq!((request.pair.model.as_str(), &request.pair.draft), ("m", &DraftChoice::None));
-    assert_eq!(request.engine, EngineOptions { max_batch: 2, waiting: 0, step_rows: Some(32) });
+    assert_eq!(request.engine, EngineOptions { max_batch: 2, waiting: 0, step_rows: Some(32), prefix: None });
     assert_eq!((request.settings.sampling.temperature, request.settings.max_tokens), (0.5, 9));
     assert_eq!((request.settings.api_keys, request.settings.max_body_bytes), (vec!["k".to_owned()], 1 << 20));
     assert_eq!(request.settings.request_timeout.unwrap().as_secs_f64(), 1.5);

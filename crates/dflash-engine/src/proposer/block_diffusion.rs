@@ -2,7 +2,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dflash_models::{Draft, DraftState, DraftWorkspace, Ranked};
-use dflash_tensor::{BackendError, Choice, Tensor};
+use dflash_tensor::{BackendError, Choice, SeqCache, Tensor};
 
 use super::{Offer, ProposeRequest, Proposer, ProposerState};
 use crate::sampling::Sampler;
@@ -198,6 +198,14 @@ impl Proposer for BlockDiffusion {
         let taps = taps.expect("the target taps the layers this draft asks for");
         let workspace = &mut self.scratch().workspace;
         self.draft.observe(workspace, downcast(state), taps, rows, upcoming);
+    }
+
+    fn keep(&self, state: &mut ProposerState) -> Option<SeqCache> {
+        self.draft.keep(&mut self.scratch().workspace, downcast(state))
+    }
+
+    fn recall(&self, kept: Option<&SeqCache>, len: usize) -> Option<ProposerState> {
+        Some(Box::new(self.draft.recall(kept?, len)?))
     }
 
     fn offer(&self, _: &mut ProposerState, _: &[u32]) -> Offer {

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::ops::Range;
 
-use dflash_tensor::{BackendError, Tensor};
+use dflash_tensor::{BackendError, SeqCache, Tensor};
 
 use crate::sampling::Rule;
 
@@ -85,6 +85,17 @@ pub trait Proposer: Send + Sync {
     /// Rows of the target became committed: `taps` holds one row per committed position, in order, of which
     /// `rows` are new; `upcoming` more will follow before anything is proposed.
     fn observe(&self, state: &mut ProposerState, taps: Option<&Tensor>, rows: Range<usize>, upcoming: usize);
+
+    /// What later sequences that begin alike can go on from; `None` where a new state serves them as well.
+    fn keep(&self, _state: &mut ProposerState) -> Option<SeqCache> {
+        None
+    }
+
+    /// The state of a sequence after its first `len` ids, of which `kept` was kept or nothing; `None` where it cannot be
+    /// had: then it does not take part.
+    fn recall(&self, _kept: Option<&SeqCache>, _len: usize) -> Option<ProposerState> {
+        Some(self.new_state())
+    }
 
     /// The guard of the request expects these ids next; told before every offer where there is a guard.
     fn expect(&self, _state: &mut ProposerState, _ids: &[u32]) {}

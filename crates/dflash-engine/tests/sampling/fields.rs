@@ -68,7 +68,10 @@ fn the_highest_logit_is_taken_at_temperature_0_and_with_one_candidate() {
 
 #[test]
 fn a_seed_gives_one_text_whatever_was_asked_between() {
-    let engine = EngineHandle::start(decoder(), EngineOptions { max_batch: 1, waiting: 4, step_rows: None });
+    let engine = EngineHandle::start(
+        decoder(),
+        EngineOptions { max_batch: 1, waiting: 4, step_rows: None, prefix: None },
+    );
     let ids = |request: Request| {
         let tokens = |event| if let Event::Tokens(ids) = event { ids } else { Vec::new() };
         engine.submit(request).unwrap().flat_map(tokens).collect::<Vec<u32>>()

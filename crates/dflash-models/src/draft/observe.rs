@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use dflash_tensor::{Keep, Pre, Shape, Tail, Tensor};
+use dflash_tensor::{Keep, Pre, SeqCache, Shape, Tail, Tensor};
 
 use super::model::Draft;
 use super::state::{DraftState, DraftWorkspace, PENDING_ROWS, with_caches};
@@ -50,6 +50,17 @@ impl Draft {
         let waiting = state.pending.rows();
         state.pending.set_rows(waiting + rows.len());
         self.backend.copy(features, rows.start, rows.len(), &mut state.pending, waiting, 0);
+    }
+
+    /// The context so far, for later sequences that begin alike: nothing waits in it.
+    pub fn keep(&self, ws: &mut DraftWorkspace, state: &mut DraftState) -> Option<SeqCache> {
+        self.flush(ws, &mut [state]);
+        state.cache.prefix(state.cache.len())
+    }
+
+    /// A state whose context is the first `len` rows of a kept one; `None` where that does not reach so far back.
+    pub fn recall(&self, kept: &SeqCache, len: usize) -> Option<DraftState> {
+        Some(DraftState::new(self.backend.as_ref(), kept.prefix(len)?, self.fuse.cols()))
     }
 
     /// Projects what waits in the states, all sequences in one pass.

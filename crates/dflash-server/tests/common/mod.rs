@@ -66,7 +66,7 @@ pub struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        let engine = EngineOptions { max_batch: 4, waiting: 8, step_rows: None };
+        let engine = EngineOptions { max_batch: 4, waiting: 8, step_rows: None, prefix: None };
         let proposer = || Box::new(ContextCopy::new(16)) as Box<dyn Proposer>;
         Self { settings: ServerSettings::default(), engine, drafts: false, proposer }
     }

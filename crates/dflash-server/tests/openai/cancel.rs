@@ -12,7 +12,7 @@ const CHAT: &str = "/v1/chat/completions";
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
 fn one_at_a_time() -> Server {
-    let engine = EngineOptions { max_batch: 1, waiting: 4, step_rows: None };
+    let engine = EngineOptions { max_batch: 1, waiting: 4, step_rows: None, prefix: None };
     Setup { engine, ..Setup::default() }.open()
 }
 
@@ -92,7 +92,7 @@ async fn of_an_answer_that_is_not_streamed() {
 
 #[tokio::test]
 async fn of_several_answers_all_stop() {
-    let engine = EngineOptions { max_batch: 2, waiting: 8, step_rows: None };
+    let engine = EngineOptions { max_batch: 2, waiting: 8, step_rows: None, prefix: None };
     let server = Setup { engine, ..Setup::default() }.open();
     let body = chat(json!({"stream": true, "n": 4, "max_tokens": 1900, "logit_bias": {"257": -100}}));
     let mut answers =

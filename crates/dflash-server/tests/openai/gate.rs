@@ -115,7 +115,7 @@ async fn the_type_of_a_body_is_json_or_nothing() {
 
 #[tokio::test]
 async fn a_full_queue_says_when_to_come_again() {
-    let engine = EngineOptions { max_batch: 1, waiting: 1, step_rows: None };
+    let engine = EngineOptions { max_batch: 1, waiting: 1, step_rows: None, prefix: None };
     let server = Setup { engine, ..Setup::default() }.open();
     // Nobody reads these, so they hold their places.
     let long = chat(json!({"stream": true, "max_tokens": 1900, "logit_bias": {"257": -100}})).to_string();

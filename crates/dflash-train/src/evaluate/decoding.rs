@@ -52,6 +52,7 @@ pub fn evaluate(
         max_batch: options.side_by_side,
         waiting: passes * sequences.len(),
         step_rows: Some(PREFILL_ROWS),
+        prefix: None,
     };
     let engine = EngineHandle::start(decoder, engine);
     let submit = |decoding| {

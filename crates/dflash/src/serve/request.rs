@@ -116,6 +116,7 @@ fn engine(args: &LoadArgs, env: &Environment) -> Outcome<EngineOptions> {
         )?,
         waiting: setting("--queue", "DFLASH_QUEUE", &args.queue, env, 64, up_to(0, LONGEST_QUEUE))?,
         step_rows: setting("--step-rows", "DFLASH_STEP_ROWS", &args.step_rows, env, None, step_rows)?,
+        prefix: None,
     })
 }
 

@@ -19,8 +19,12 @@ use crate::runtime::{Loaded, Runtime};
 pub(super) fn data(args: &DataArgs, env: &Environment) -> Outcome<ExitCode> {
     let prompts = args.prompts.as_deref().map_or(Ok(Prompts::SelfMade), Prompts::read).map_err(failure)?;
     let progress = Progress::of_stderr();
-    let engine =
-        EngineOptions { max_batch: args.max_batch, waiting: args.max_batch, step_rows: Some(STEP_ROWS) };
+    let engine = EngineOptions {
+        max_batch: args.max_batch,
+        waiting: args.max_batch,
+        step_rows: Some(STEP_ROWS),
+        prefix: None,
+    };
     let runtime = open(&args.target, engine, env, progress)?;
     let template = runtime.text().template().ok_or_else(no_template)?;
     let turn = Turn::new(runtime.text().tokenizer(), template).map_err(failure)?;
