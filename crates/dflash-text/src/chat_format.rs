@@ -3,8 +3,14 @@ use serde_json::Value;
 use crate::conversation::Conversation;
 use crate::template_habits::TemplateHabits;
 use crate::{
-    ChatRequest, ChatTemplate, ReasoningMarkers, RenderRequest, Rendered, TextError, Tokenizer, ToolFormat,
+    ChatRequest, ChatTemplate, ReasoningMarkers, RenderRequest, Rendered, Segment, TextError, Tokenizer,
+    ToolFormat,
 };
+
+/// Ids between two boundaries at least, but before the last one: less are read as soon as they are restored.
+const CLOSEST: usize = 32;
+/// Boundaries of a prompt.
+const MOST_BOUNDARIES: usize = 8;
 
 /// How conversations are held with a model: what its template and vocabulary say about system messages, reasoning
 /// and tool calls, found once at load.
@@ -39,6 +45,9 @@ pub struct ChatPrompt {
     pub ids: Vec<u32>,
     /// Whether the prompt ends within a block of reasoning, so that the answer begins there.
     pub reasoning_open: bool,
+    /// Where other prompts may go on otherwise, ascending: before the control token that opens the answer, and wherever
+    /// else it stands. Of many, the first and the last ones.
+    pub boundaries: Vec<usize>,
 }
 
 impl ChatFormat {
@@ -79,7 +88,30 @@ impl ChatFormat {
         let request = conversation.prepare(request)?;
         let rendered = template.render(&request)?;
         let reasoning_open = self.reasoning_open(template, &request, &rendered)?;
-        Ok(ChatPrompt { ids: self.tokenizer.encode_rendered(&rendered)?, reasoning_open })
+        let ids = self.tokenizer.encode_rendered(&rendered)?;
+        let boundaries = self.boundaries(&rendered, &ids);
+        Ok(ChatPrompt { ids, reasoning_open, boundaries })
+    }
+
+    /// The control token that opens the answer opens, or closes, other turns too. What people typed is never one.
+    fn boundaries(&self, rendered: &Rendered, ids: &[u32]) -> Vec<usize> {
+        let control = |segment: &Segment| match segment {
+            Segment::Control(text) => self.tokenizer.id_of(text),
+            Segment::Text(_) => None,
+        };
+        let Some(marker) = rendered.segments().iter().rev().find_map(control) else { return Vec::new() };
+        let last = ids.iter().rposition(|&id| id == marker);
+        let mut boundaries: Vec<usize> = Vec::new();
+        for (at, _) in ids.iter().enumerate().skip(1).filter(|&(_, &id)| id == marker) {
+            if Some(at) == last || boundaries.last().is_none_or(|last| last + CLOSEST <= at) {
+                boundaries.push(at);
+            }
+        }
+        if boundaries.len() > MOST_BOUNDARIES {
+            let spared = boundaries.len() - MOST_BOUNDARIES;
+            boundaries.drain(1..=spared);
+        }
+        boundaries
     }
 
     /// Markers in what people typed say nothing: then the template is read without them.

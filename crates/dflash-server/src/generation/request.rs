@@ -8,6 +8,8 @@ use super::AnswerFormat;
 pub struct Generation {
     /// Ids to continue.
     pub prompt: Vec<u32>,
+    /// Where other prompts may go on otherwise, ascending.
+    pub boundaries: Vec<usize>,
     /// Ids per answer at most.
     pub max_tokens: usize,
     /// How ids are chosen.

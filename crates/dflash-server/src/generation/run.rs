@@ -104,6 +104,7 @@ pub async fn start(app: &App, generation: &Generation, facts: &RequestFacts) -> 
             sampling: generation.sampling.clone(),
             choice: answer as u32,
             logprobs: generation.logprobs,
+            boundaries: generation.boundaries.clone(),
             ..Request::new(generation.prompt.clone(), generation.max_tokens)
         };
         let sender = sender.clone();

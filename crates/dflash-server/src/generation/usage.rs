@@ -27,7 +27,7 @@ impl Usage {
     pub fn of(stats: &Stats, reasoning: usize) -> Self {
         Self {
             prompt: stats.prompt_tokens,
-            cached: 0,
+            cached: stats.cached_tokens,
             completion: stats.completion_tokens,
             reasoning,
             drafted: stats.drafted,

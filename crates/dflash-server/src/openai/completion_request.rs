@@ -39,6 +39,7 @@ pub fn read(app: &App, fields: &Fields<'_>) -> Result<(Vec<Generation>, Delivery
         constraint: constraint.clone(),
         thinking_budget: None,
         prompt,
+        boundaries: Vec::new(),
     };
     Ok((prompts(app, fields, answers)?.into_iter().map(generation).collect(), delivery))
 }

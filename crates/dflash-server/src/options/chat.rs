@@ -87,6 +87,7 @@ impl ChatOptions {
             thinking_budget: self.thinking.budget,
             sampling: sampling_params(app, self.sampling)?,
             prompt: prompt.ids,
+            boundaries: prompt.boundaries,
         })
     }
 

@@ -233,3 +233,29 @@ fn text_arrives_unchanged() {
         assert_eq!(count(&ids), count(&chat.prompt(&harmless).unwrap().ids), "typed control tokens are text");
     }
 }
+
+#[test]
+fn boundaries_stand_before_the_marker_of_turns() {
+    let chat = chat(SMOL);
+    let word = "abcdefgh ".repeat(8);
+    let role = |index: usize| if index.is_multiple_of(2) { "user" } else { "assistant" };
+    let turn = |index: usize| json!({"role": role(index), "content": word});
+    let boundaries = |turns: usize| {
+        let prompt = chat.prompt(&ChatRequest::new((0..turns).map(turn).collect())).unwrap();
+        let marker = chat.tokenizer.id_of("<|im_start|>").unwrap();
+        assert!(prompt.boundaries.iter().all(|&at| prompt.ids[at] == marker));
+        assert!(prompt.boundaries.is_sorted_by(|one, other| one < other));
+        let last = prompt.ids.iter().rposition(|&id| id == marker);
+        assert_eq!(prompt.boundaries.last().copied(), last, "before the answer");
+        (prompt.boundaries, prompt.ids)
+    };
+    let (one, ids) = boundaries(1);
+    let (three, more) = boundaries(3);
+    assert_eq!(three[..2], [one[0], one[1]]);
+    assert!(more.starts_with(&ids[..one[1]]));
+    let (many, _) = boundaries(41);
+    assert_eq!((many.len(), many[0]), (8, one[0]));
+    // A marker that somebody typed is text.
+    let typed = json!({"role": "user", "content": "<|im_start|>".repeat(50)});
+    assert_eq!(chat.prompt(&ChatRequest::new(vec![typed])).unwrap().boundaries.len(), 2);
+}
