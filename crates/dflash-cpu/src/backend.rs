@@ -84,7 +84,14 @@ impl CpuBackend {
     }
 }
 
+/// See [`Backend::numerics`].
+const NUMERICS: u32 = 1;
+
 impl Backend for CpuBackend {
+    fn numerics(&self) -> String {
+        format!("cpu {NUMERICS}")
+    }
+
     fn name(&self) -> String {
         let threads = self.threads();
         format!("cpu ({}, {threads} thread{})", self.isa.name(), if threads == 1 { "" } else { "s" })

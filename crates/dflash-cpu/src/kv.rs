@@ -104,6 +104,18 @@ impl KvStore for KvBlock {
     fn bytes(&self) -> usize {
         2 * self.heads.len()
     }
+
+    fn save(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(bytemuck::cast_slice(&self.heads));
+    }
+
+    fn load(&mut self, bytes: &[u8]) -> bool {
+        let fits = bytes.len() == self.bytes();
+        if fits {
+            bytemuck::cast_slice_mut(&mut self.heads).copy_from_slice(bytes);
+        }
+        fits
+    }
 }
 
 /// Copies one position of one head.

@@ -5,7 +5,9 @@ use std::thread::Builder;
 use crate::load::Gauges;
 use crate::ticket::Place;
 use crate::worker::{Job, Sink, Task, work};
-use crate::{Decoder, EngineError, Load, PrefixOptions, PrefixStats, Request, Submission, Ticket};
+use crate::{
+    Decoder, EngineError, Load, PrefixOptions, PrefixStats, PrefixTier, Request, Submission, Ticket,
+};
 
 /// How an engine shares its steps; none of it changes an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,11 @@ pub struct EngineHandle {
 impl EngineHandle {
     /// Starts the worker.
     pub fn start(decoder: Decoder, options: EngineOptions) -> Self {
+        Self::start_with(decoder, options, None)
+    }
+
+    /// Starts the worker with a slower tier behind the states that are kept in memory.
+    pub fn start_with(decoder: Decoder, options: EngineOptions, tier: Option<Box<dyn PrefixTier>>) -> Self {
         let options = EngineOptions { max_batch: options.max_batch.max(1), ..options };
         let (jobs, inbox) = channel();
         let gauges = Arc::new(Gauges::new());
@@ -39,7 +46,7 @@ impl EngineHandle {
         // Detached: the thread ends when the last handle is dropped.
         Builder::new()
             .name("dflash-engine".into())
-            .spawn(move || work(&decoder, &inbox, &shared, options))
+            .spawn(move || work(&decoder, &inbox, &shared, options, tier))
             .expect("the system gives a thread");
         Self { jobs, gauges, options }
     }

@@ -41,7 +41,7 @@ pub use guard::{TokenGuard, Verdict};
 pub use handle::{EngineHandle, EngineOptions};
 pub use load::Load;
 pub use mask::TokenMask;
-pub use prefix::{PrefixOptions, PrefixStats};
+pub use prefix::{PrefixOptions, PrefixStats, PrefixTier, Snapshot};
 pub use proposer::{Offer, ProposeRequest, Proposer, ProposerState};
 pub use request::{Decoding, Request};
 pub use sampling::{Sampling, SamplingParams, TokenLogprobs};

@@ -1,11 +1,23 @@
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
 use dflash_tensor::SeqCache;
 
 use crate::block::{Block, Part};
 use crate::event::Stats;
 use crate::faults::guarded;
 use crate::laps::Lap;
+use crate::prefix::Snapshot;
 use crate::sampling::Sampler;
 use crate::{EngineError, FinishReason, ProposerState, SamplingParams, TokenGuard, WidthPolicy};
+
+/// A state that is to come.
+pub(crate) enum Awaited {
+    /// Of so many ids of the prompt, which another sequence is about to read.
+    Prefill(usize),
+    /// From a slower tier.
+    Tier(Receiver<Option<Arc<Snapshot>>>),
+}
 
 /// One request in decoding: plain data.
 ///
@@ -44,8 +56,8 @@ pub(crate) struct Sequence {
     pub kept: bool,
     /// Lengths at which its state is to be kept, ascending.
     pub cuts: Vec<usize>,
-    /// Ids of its prompt that another sequence is about to prefill, whose state it waits for.
-    pub awaits: Option<usize>,
+    /// The state that it waits for before its prompt is read.
+    pub awaits: Option<Awaited>,
     /// Its rows in the step.
     pub part: Part,
     /// What is drafted in the step.

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::faults::guarded;
 use crate::load::Gauges;
@@ -11,7 +11,10 @@ use crate::scratch::Scratch;
 use crate::sequence::Sequence;
 use crate::step::step;
 use crate::ticket::Place;
-use crate::{Decoder, EngineError, EngineOptions, Event, Request};
+use crate::{Decoder, EngineError, EngineOptions, Event, PrefixTier, Request};
+
+/// Between two looks whether a state has come that everybody waits for.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Takes the events of a request, on the engine's thread; false cancels the request.
 pub type Sink = Box<dyn FnMut(Event) -> bool + Send>;
@@ -63,7 +66,13 @@ struct Worker<'a> {
 }
 
 /// Works until the last handle is gone and nothing is left to do.
-pub(crate) fn work(decoder: &Decoder, inbox: &Receiver<Job>, gauges: &Gauges, options: EngineOptions) {
+pub(crate) fn work(
+    decoder: &Decoder,
+    inbox: &Receiver<Job>,
+    gauges: &Gauges,
+    options: EngineOptions,
+    tier: Option<Box<dyn PrefixTier>>,
+) {
     let _alive = Alive(gauges);
     let mut worker = Worker {
         decoder,
@@ -71,7 +80,7 @@ pub(crate) fn work(decoder: &Decoder, inbox: &Receiver<Job>, gauges: &Gauges, op
         max_batch: options.max_batch,
         step_rows: options.step_rows.unwrap_or_else(|| decoder.step_rows()).max(1),
         scratch: Scratch::new(decoder),
-        prefix: options.prefix.map(|options| PrefixCache::new(options, Arc::clone(&gauges.prefix))),
+        prefix: options.prefix.map(|options| PrefixCache::new(options, tier, Arc::clone(&gauges.prefix))),
         queue: VecDeque::new(),
         seqs: Vec::with_capacity(options.max_batch),
         clients: Vec::with_capacity(options.max_batch),
@@ -162,6 +171,9 @@ impl Worker<'_> {
     fn step(&mut self) {
         if self.seqs.is_empty() {
             return;
+        }
+        if self.seqs.iter().all(|seq| seq.awaits.is_some()) {
+            std::thread::sleep(PAUSE);
         }
         self.gauges.begin_step();
         let Self { decoder, scratch, seqs, clients, .. } = self;

@@ -15,7 +15,7 @@ use dflash_engine::{
 use dflash_models::DraftOptions;
 use dflash_testkit::{Rng, TinyDraft};
 
-const ALL: PrefixOptions = PrefixOptions { entries: 1000, bytes: 1 << 30 };
+const ALL: PrefixOptions = PrefixOptions { entries: 1000, bytes: 1 << 30, longest: usize::MAX };
 
 /// What a request delivered, bit for bit.
 #[derive(Debug, PartialEq)]
@@ -174,7 +174,11 @@ fn requests_that_come_and_go_leave_whole_states() {
             .collect();
         let plain = drafting(&case, 0);
         let truths: Vec<Told> = prompts.iter().map(|prompt| cold(&plain, prompt, 30)).collect();
-        let warm = engine(drafting(&case, 4), 3, Some(PrefixOptions { entries: 3, bytes: 1 << 20 }));
+        let warm = engine(
+            drafting(&case, 4),
+            3,
+            Some(PrefixOptions { entries: 3, bytes: 1 << 20, longest: usize::MAX }),
+        );
         for _ in 0..60 {
             let chosen: Vec<usize> = (0..3).map(|_| rng.below(4) as usize).collect();
             let submissions: Vec<_> = chosen
@@ -208,10 +212,10 @@ fn limits_hold_and_what_saves_most_stays() {
     };
     let one = held(ALL, 1);
     assert!(one.entries == 1 && one.bytes > 0 && one.evicted == 0, "{one:?}");
-    let few = held(PrefixOptions { entries: 5, bytes: 1 << 30 }, 20);
+    let few = held(PrefixOptions { entries: 5, bytes: 1 << 30, longest: usize::MAX }, 20);
     assert!(few.entries == 5 && few.evicted == 15, "{few:?}");
-    let small = held(PrefixOptions { entries: 100, bytes: 3 * one.bytes + 100 }, 20);
+    let small = held(PrefixOptions { entries: 100, bytes: 3 * one.bytes + 100, longest: usize::MAX }, 20);
     assert!(small.entries == 3 && small.bytes <= 3 * one.bytes + 100, "{small:?}");
-    let none = held(PrefixOptions { entries: 100, bytes: one.bytes / 2 }, 3);
+    let none = held(PrefixOptions { entries: 100, bytes: one.bytes / 2, longest: usize::MAX }, 3);
     assert!((none.entries, none.bytes) == (0, 0) && none.too_large > 0, "{none:?}");
 }

@@ -68,6 +68,11 @@ pub trait Backend: Send + Sync {
     /// Name for people, such as `cpu (avx2, 2 threads)`.
     fn name(&self) -> String;
 
+    /// Names the bits that it gives: two backends of the same name give the same for the same weights and ids, whatever the
+    /// processor. It is to change with every order of a sum, and with how states lie in memory: what was kept under another
+    /// name is of no use.
+    fn numerics(&self) -> String;
+
     /// A zeroed tensor with room for `rows` rows.
     fn tensor(&self, rows: usize, cols: usize) -> Tensor;
 

@@ -1,4 +1,4 @@
-use crate::{Accepted, KvCache, RecurrentStore};
+use crate::{Accepted, Backend, KvCache, RecurrentStore};
 
 /// State of one layer for one sequence.
 pub enum LayerCache {
@@ -235,6 +235,46 @@ impl SeqCache {
         let layers = self.layers.iter().map(|layer| layer.prefix(len, self.len));
         let layers = (len <= self.len).then(|| layers.collect::<Option<Vec<_>>>()).flatten()?;
         Some(Self { len, pending: None, layers })
+    }
+
+    /// Bytes that [`SeqCache::save_layer`] gives, and how many blocks.
+    pub fn layer_size(&self, index: usize) -> (usize, usize) {
+        let layer = &self.layers[index];
+        let blocks = if let LayerCache::Kv(cache) = layer { cache.held() } else { 0 };
+        (blocks, layer.bytes())
+    }
+
+    /// What a layer holds, as numbers of blocks and bytes; a recurrent one has no blocks.
+    pub fn save_layer(&self, index: usize) -> (Vec<u32>, Vec<u8>) {
+        match &self.layers[index] {
+            LayerCache::Kv(cache) => cache.save(),
+            LayerCache::Recurrent(store) => {
+                let mut bytes = Vec::new();
+                store.save(&mut bytes);
+                (Vec::new(), bytes)
+            }
+        }
+    }
+
+    /// A state of `len` positions of the same model and backend, from what [`SeqCache::save_layer`] gave for each layer;
+    /// `None` where that does not fit. `self` is any of the model's.
+    pub fn loaded<'a>(
+        &self,
+        len: usize,
+        layers: impl Iterator<Item = (Vec<u32>, &'a [u8])>,
+        backend: &dyn Backend,
+    ) -> Option<Self> {
+        let one = |(layer, (numbers, bytes)): (&LayerCache, (Vec<u32>, &[u8]))| match layer {
+            LayerCache::Kv(cache) => {
+                cache.loaded(len, &numbers, bytes, &|geometry| backend.kv_block(geometry)).map(LayerCache::Kv)
+            }
+            LayerCache::Recurrent(store) => {
+                let mut store = store.copy();
+                store.load(bytes).then_some(LayerCache::Recurrent(store))
+            }
+        };
+        let layers = self.layers.iter().zip(layers).map(one).collect::<Option<Vec<_>>>()?;
+        (layers.len() == self.layers.len()).then_some(Self { len, pending: None, layers })
     }
 
     /// Tells address and bytes of everything held; what copies share has the same address in all of them.

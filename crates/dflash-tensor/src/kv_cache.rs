@@ -34,6 +34,10 @@ pub trait KvStore: Any + Send + Sync {
     fn copy_row(&mut self, slot: usize, source: &dyn KvStore, source_slot: usize);
     /// Bytes held.
     fn bytes(&self) -> usize;
+    /// Appends its rows as bytes, [`KvStore::bytes`] of them, whose order is the backend's own.
+    fn save(&self, out: &mut Vec<u8>);
+    /// Takes rows that were saved; false where there are not as many bytes.
+    fn load(&mut self, bytes: &[u8]) -> bool;
 }
 
 /// Keys and values of one layer in blocks of absolute positions.
@@ -133,6 +137,49 @@ impl KvCache {
         self.keep.is_none_or(|Keep { sink, tail }| {
             block < sink.div_ceil(BLOCK_POSITIONS) || block >= len.saturating_sub(tail) / BLOCK_POSITIONS
         })
+    }
+
+    /// Blocks that are there.
+    pub(crate) fn held(&self) -> usize {
+        self.blocks.iter().flatten().count()
+    }
+
+    /// Numbers of the blocks that are there, and all their rows as bytes.
+    pub(crate) fn save(&self) -> (Vec<u32>, Vec<u8>) {
+        let (mut numbers, mut bytes) = (Vec::new(), Vec::new());
+        for (number, block) in (0..).zip(&self.blocks) {
+            let Some(block) = block else { continue };
+            numbers.push(number);
+            block.save(&mut bytes);
+        }
+        (numbers, bytes)
+    }
+
+    /// An empty cache like this one with blocks that were saved, for `len` positions; `None` where they do not fit.
+    pub(crate) fn loaded(
+        &self,
+        len: usize,
+        numbers: &[u32],
+        bytes: &[u8],
+        make: &dyn Fn(KvGeometry) -> Box<dyn KvStore>,
+    ) -> Option<Self> {
+        let mut cache = Self::new(self.geometry, self.keep);
+        let count = len.div_ceil(BLOCK_POSITIONS);
+        let sound = numbers.is_sorted_by(|one, other| one < other)
+            && numbers.last().is_none_or(|&last| (last as usize) < count);
+        let size = bytes.len().checked_div(numbers.len()).unwrap_or(0);
+        if !sound || size * numbers.len() != bytes.len() {
+            return None;
+        }
+        cache.blocks.resize_with(count, || None);
+        for (&number, bytes) in numbers.iter().zip(bytes.chunks(size.max(1))) {
+            let mut block = make(self.geometry);
+            if !block.load(bytes) {
+                return None;
+            }
+            cache.blocks[number as usize] = Some(Arc::new(block));
+        }
+        cache.reaches(len).then_some(cache)
     }
 
     /// Tells address and bytes of every block; clones share them.

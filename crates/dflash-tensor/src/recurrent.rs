@@ -175,4 +175,8 @@ pub trait RecurrentStore: Any + Send + Sync {
     fn bytes(&self) -> usize;
     /// Bytes of the tape of the last taped pass.
     fn tape_bytes(&self) -> usize;
+    /// Appends the committed state as bytes, whose order is the backend's own.
+    fn save(&self, out: &mut Vec<u8>);
+    /// Takes a state that was saved; false where there are not as many bytes.
+    fn load(&mut self, bytes: &[u8]) -> bool;
 }

@@ -22,6 +22,7 @@ pub mod models;
 pub mod obtain;
 pub mod options;
 pub mod pair;
+pub mod prefix;
 pub mod progress;
 pub mod prompt;
 pub mod refused;

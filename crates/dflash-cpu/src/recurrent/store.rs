@@ -231,4 +231,21 @@ impl RecurrentStore for RecurrentState {
     fn tape_bytes(&self) -> usize {
         self.tape.bytes()
     }
+
+    fn save(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.committed.heads);
+        out.extend_from_slice(bytemuck::cast_slice(&self.committed.tail));
+    }
+
+    fn load(&mut self, bytes: &[u8]) -> bool {
+        let mut state = State::zeroed(&self.layout);
+        if bytes.len() != state.bytes() {
+            return false;
+        }
+        let (heads, tail) = bytes.split_at(state.heads.len());
+        state.heads.copy_from_slice(heads);
+        bytemuck::cast_slice_mut(&mut state.tail).copy_from_slice(tail);
+        (self.committed, self.spare, self.pass) = (Arc::new(state), None, None);
+        true
+    }
 }

@@ -1,10 +1,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::TryRecvError;
 
-use super::{Counts, Snapshot};
+use super::{Counts, PrefixTier, Snapshot};
 use crate::Decoder;
-use crate::sequence::Sequence;
+use crate::sequence::{Awaited, Sequence};
 
 /// Ids of a prompt that may be read again for the sake of a draft's context.
 const DRAFT_WORTH: usize = 256;
@@ -19,9 +20,11 @@ pub struct PrefixOptions {
     pub entries: usize,
     /// Bytes at most, what states share counted once.
     pub bytes: usize,
+    /// Ids of a state at most.
+    pub longest: usize,
 }
 
-/// The states that are kept in memory.
+/// The states that are kept in memory, with a slower tier behind them at will.
 ///
 /// The least valuable makes room: every state has a priority, the ids it saves by the bytes it takes, added to the
 /// priority of the last one that went (GreedyDual-Size, Cao and Irani 1997), and gets it anew when it serves. So what is
@@ -31,19 +34,20 @@ pub(crate) struct PrefixCache {
     entries: Vec<Entry>,
     /// Priority of the last one that went.
     age: f64,
+    tier: Option<Box<dyn PrefixTier>>,
     counts: Arc<Counts>,
 }
 
 struct Entry {
-    snapshot: Snapshot,
+    snapshot: Arc<Snapshot>,
     /// Ids saved by the byte.
     value: f64,
     priority: f64,
 }
 
 impl PrefixCache {
-    pub fn new(options: PrefixOptions, counts: Arc<Counts>) -> Self {
-        Self { options, entries: Vec::new(), age: 0.0, counts }
+    pub fn new(options: PrefixOptions, tier: Option<Box<dyn PrefixTier>>, counts: Arc<Counts>) -> Self {
+        Self { options, entries: Vec::new(), age: 0.0, tier, counts }
     }
 
     /// How many of the first ids of a prompt could be gone on from; one at least is left to run.
@@ -67,14 +71,20 @@ impl PrefixCache {
             let comes = other.is_prompt() && !other.is_over() && other.cache.len() <= shared;
             if comes { shared } else { 0 }
         };
+        let worth = self.serves(&seq.ids[..seq.prompt]) + WORTH_WAITING;
         let ahead = others.iter_mut().map(|other| (shared(other), other)).max_by_key(|(shared, _)| *shared);
-        match ahead {
-            Some((shared, other)) if shared >= self.serves(&seq.ids[..seq.prompt]) + WORTH_WAITING => {
+        let stored = self.tier.as_ref().map_or(0, |tier| tier.serves(prompt));
+        seq.awaits = match ahead {
+            Some((shared, other)) if shared >= worth.max(stored) => {
                 other.cut(shared);
-                seq.awaits = Some(shared);
                 self.counts.joined.fetch_add(1, Relaxed);
+                Some(Awaited::Prefill(shared))
             }
-            _ => self.restore(decoder, seq),
+            _ if stored >= worth => self.tier.as_ref().map(|tier| Awaited::Tier(tier.fetch(prompt))),
+            _ => None,
+        };
+        if seq.awaits.is_none() {
+            self.restore(decoder, seq);
         }
     }
 
@@ -85,22 +95,49 @@ impl PrefixCache {
             let due: Vec<usize> = seq.cuts.extract_if(.., |cut| *cut <= len).collect();
             let over = (seq.is_over() || len == seq.prompt).then_some(len);
             for at in due.into_iter().chain(over) {
-                if let Some(snapshot) = Snapshot::take(decoder, seq, at) {
+                if let Some(snapshot) = Snapshot::take(decoder, seq, at).map(Arc::new) {
+                    self.offer(&snapshot, seq);
                     self.insert(snapshot);
                 }
             }
         }
         for index in 0..seqs.len() {
-            let Some(awaited) = seqs[index].awaits else { continue };
-            let prompt = &seqs[index].ids[..seqs[index].prompt];
-            let comes = |other: &Sequence| {
-                let alike = other.ids.get(..awaited) == prompt.get(..awaited);
-                other.is_prompt() && !other.is_over() && other.cuts.contains(&awaited) && alike
-            };
-            if self.serves(prompt) >= awaited || !seqs.iter().any(comes) {
+            if self.has_come(seqs, index) {
                 seqs[index].awaits = None;
                 self.restore(decoder, &mut seqs[index]);
             }
+        }
+    }
+
+    /// Gives the slower tier what it cannot make of what it gets later.
+    fn offer(&self, snapshot: &Arc<Snapshot>, seq: &Sequence) {
+        let Some(tier) = &self.tier else { return };
+        if snapshot.len() >= WORTH_WAITING && (seq.is_over() || !seq.cache.is_divisible()) {
+            tier.offer(snapshot);
+        }
+    }
+
+    /// Whether a sequence has waited long enough: what it waited for is there, or will not come.
+    fn has_come(&mut self, seqs: &[Sequence], index: usize) -> bool {
+        let seq = &seqs[index];
+        let prompt = &seq.ids[..seq.prompt];
+        match &seq.awaits {
+            None => false,
+            &Some(Awaited::Prefill(awaited)) => {
+                let comes = |other: &Sequence| {
+                    let alike = other.ids.get(..awaited) == prompt.get(..awaited);
+                    other.is_prompt() && !other.is_over() && other.cuts.contains(&awaited) && alike
+                };
+                self.serves(prompt) >= awaited || !seqs.iter().any(comes)
+            }
+            Some(Awaited::Tier(state)) => match state.try_recv() {
+                Ok(Some(snapshot)) => {
+                    self.insert(snapshot);
+                    true
+                }
+                Ok(None) | Err(TryRecvError::Disconnected) => true,
+                Err(TryRecvError::Empty) => false,
+            },
         }
     }
 
@@ -129,7 +166,7 @@ impl PrefixCache {
     /// go on from too may serve for somewhat fewer.
     fn best(&self, prompt: &[u32]) -> Option<(usize, usize)> {
         let ids = &prompt[..prompt.len().saturating_sub(1)];
-        let served = self.entries.iter().map(|entry| (&entry.snapshot, entry.snapshot.serves(ids)));
+        let served = self.entries.iter().map(|entry| (&*entry.snapshot, entry.snapshot.serves(ids)));
         let worth = |snapshot: &Snapshot, len| len + if snapshot.drafts(len) { DRAFT_WORTH } else { 0 };
         let served = served.enumerate().filter(|&(_, (_, len))| len > 0);
         let best = served.max_by_key(|&(_, (snapshot, len))| worth(snapshot, len));
@@ -137,7 +174,11 @@ impl PrefixCache {
     }
 
     /// Keeps a state, unless one that is there serves for all it serves for.
-    pub fn insert(&mut self, snapshot: Snapshot) {
+    fn insert(&mut self, snapshot: Arc<Snapshot>) {
+        if snapshot.len() > self.options.longest {
+            self.counts.too_large.fetch_add(1, Relaxed);
+            return;
+        }
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.snapshot.covers(&snapshot)) {
             entry.priority = self.age + entry.value;
             return;
@@ -145,7 +186,7 @@ impl PrefixCache {
         let before = self.entries.len();
         self.entries.retain(|entry| !snapshot.covers(&entry.snapshot));
         self.counts.replaced.fetch_add((before - self.entries.len()) as u64, Relaxed);
-        let value = snapshot.len() as f64 / bytes(std::iter::once(&snapshot)).max(1) as f64;
+        let value = snapshot.len() as f64 / bytes(std::iter::once(&*snapshot)).max(1) as f64;
         self.entries.push(Entry { snapshot, value, priority: self.age + value });
         self.counts.stored.fetch_add(1, Relaxed);
         self.make_room();
@@ -155,7 +196,7 @@ impl PrefixCache {
     /// Lets states go until the rest is within the limits; the newest is the last to go.
     fn make_room(&mut self) {
         loop {
-            let held = bytes(self.entries.iter().map(|entry| &entry.snapshot));
+            let held = bytes(self.entries.iter().map(|entry| &*entry.snapshot));
             self.counts.bytes.store(held, Relaxed);
             if self.entries.len() <= self.options.entries && held <= self.options.bytes {
                 return;

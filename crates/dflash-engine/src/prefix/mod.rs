@@ -4,10 +4,12 @@
 mod cache;
 mod counts;
 mod snapshot;
+mod tier;
 
 pub use cache::PrefixOptions;
 pub use counts::PrefixStats;
+pub use snapshot::Snapshot;
+pub use tier::PrefixTier;
 
 pub(crate) use cache::PrefixCache;
 pub(crate) use counts::Counts;
-pub(crate) use snapshot::Snapshot;

@@ -6,29 +6,65 @@ use crate::sequence::Sequence;
 /// The whole state of a sequence at one committed length. Immutable; what it holds is shared with whoever goes on from it.
 ///
 /// The logits behind it are not kept: whoever goes on runs one id at least.
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     /// All ids whose state it is.
     ids: Vec<u32>,
     target: SeqCache,
-    /// Of each proposer; `None` where it keeps nothing, or was not awake.
-    proposers: Vec<Option<SeqCache>>,
+    /// Of each proposer, by its name; `None` where it keeps nothing, or was not awake.
+    proposers: Vec<(&'static str, Option<SeqCache>)>,
 }
 
 impl Snapshot {
+    /// Of no ids: what states of this decoder are made like.
+    pub fn blank(decoder: &Decoder) -> Self {
+        let proposers = decoder.proposers().iter();
+        let kept = proposers.map(|proposer| (proposer.name(), proposer.keep(&mut proposer.new_state())));
+        Self { ids: Vec::new(), target: decoder.target().new_cache(), proposers: kept.collect() }
+    }
+
+    /// One like this of other ids; `None` where its parts are not of that many.
+    pub fn like(
+        &self,
+        ids: Vec<u32>,
+        target: SeqCache,
+        mut proposer: impl FnMut(&str) -> Option<SeqCache>,
+    ) -> Option<Self> {
+        let fits = |cache: &SeqCache| cache.len() == ids.len();
+        let mut kept = |name: &'static str| (name, proposer(name).filter(|cache| fits(cache)));
+        let proposers = self.proposers.iter().map(|(name, _)| kept(name)).collect();
+        fits(&target).then(|| Self { target, proposers, ids })
+    }
+
     /// The state of a sequence after its first `len` ids, between two steps; `None` where it is past that and cannot go
     /// back.
-    pub fn take(decoder: &Decoder, seq: &mut Sequence, len: usize) -> Option<Self> {
+    pub(crate) fn take(decoder: &Decoder, seq: &mut Sequence, len: usize) -> Option<Self> {
         let target = (len > 0).then(|| seq.cache.prefix(len)).flatten()?;
         let Sequence { proposers, asleep, .. } = seq;
         let states = decoder.proposers().iter().zip(proposers).zip(asleep);
-        let kept = states.map(|((proposer, state), asleep)| match asleep {
-            true => None,
-            false => proposer.keep(state)?.prefix(len),
+        let kept = states.map(|((proposer, state), asleep)| {
+            let kept = if *asleep { None } else { proposer.keep(state) };
+            (proposer.name(), kept.and_then(|kept| kept.prefix(len)))
         });
         Some(Self { ids: seq.ids[..len].to_vec(), target, proposers: kept.collect() })
     }
 
-    /// Ids whose state it is.
+    /// The ids whose state it is.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// The target's state.
+    pub fn target(&self) -> &SeqCache {
+        &self.target
+    }
+
+    /// What proposers keep, by their names.
+    pub fn proposers(&self) -> impl Iterator<Item = (&'static str, &SeqCache)> {
+        self.proposers.iter().filter_map(|(name, kept)| Some((*name, kept.as_ref()?)))
+    }
+
+    /// How many ids it is of.
+    #[allow(clippy::len_without_is_empty, reason = "only a blank one is of none")]
     pub fn len(&self) -> usize {
         self.ids.len()
     }
@@ -46,8 +82,7 @@ impl Snapshot {
 
     /// Whether every proposer that keeps anything can go on from the first `len` ids.
     pub fn drafts(&self, len: usize) -> bool {
-        self.proposers.iter().flatten().all(|kept| kept.reaches(len))
-            && self.proposers.iter().any(Option::is_some)
+        self.proposers().all(|(_, kept)| kept.reaches(len)) && self.proposers().next().is_some()
     }
 
     /// Whether it serves for everything that `other` serves for.
@@ -57,11 +92,11 @@ impl Snapshot {
     }
 
     /// Lets a sequence go on from the first `len` ids, which [`Snapshot::serves`] it.
-    pub fn restore(&self, decoder: &Decoder, seq: &mut Sequence, len: usize) {
+    pub(crate) fn restore(&self, decoder: &Decoder, seq: &mut Sequence, len: usize) {
         let Some(cache) = self.target.prefix(len) else { return };
         seq.cache = cache;
         for (index, proposer) in decoder.proposers().iter().enumerate().take(seq.proposers.len()) {
-            let kept = self.proposers.get(index).and_then(Option::as_ref);
+            let kept = self.proposers.get(index).and_then(|(_, kept)| kept.as_ref());
             match proposer.recall(kept, len) {
                 Some(state) => seq.proposers[index] = state,
                 None => seq.asleep[index] = true,
@@ -73,7 +108,7 @@ impl Snapshot {
     /// Tells address and bytes of everything held; what is shared has one address.
     pub fn parts(&self, tell: &mut dyn FnMut(usize, usize)) {
         self.target.parts(tell);
-        self.proposers.iter().flatten().for_each(|kept| kept.parts(tell));
+        self.proposers().for_each(|(_, kept)| kept.parts(tell));
         tell(self.ids.as_ptr().addr(), size_of_val(self.ids.as_slice()));
     }
 }

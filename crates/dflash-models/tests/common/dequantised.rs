@@ -24,6 +24,10 @@ impl Dequantised {
 }
 
 impl Backend for Dequantised {
+    fn numerics(&self) -> String {
+        format!("dequantised {}", self.0.numerics())
+    }
+
     fn pack(&self, parts: &[Part<'_>]) -> Result<Weight, BackendError> {
         let values = parts.iter().map(|part| self.values(part)).collect::<Result<Vec<_>, _>>()?;
         let parts = parts.iter().zip(&values).map(|(part, values)| Part {

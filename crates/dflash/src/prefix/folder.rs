@@ -1,0 +1,107 @@
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use dflash_engine::Snapshot;
+use sha2::{Digest, Sha256};
+
+use super::file;
+use crate::obtain::hex;
+
+const LOCK: &str = ".lock";
+const EXTENSION: &str = "safetensors";
+const PARTIAL: &str = "partial";
+
+/// The states of one set of weights in a folder.
+pub(super) struct Folder {
+    path: PathBuf,
+    /// Holds the right to write, where nobody else does.
+    lock: Option<File>,
+}
+
+/// A state in the folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stored {
+    pub path: PathBuf,
+    pub ids: Vec<u32>,
+    pub bytes: u64,
+    pub used: SystemTime,
+}
+
+impl Folder {
+    /// Opens the folder, made if need be; others may write there.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn open(path: PathBuf) -> io::Result<Self> {
+        fs::create_dir_all(&path)?;
+        let lock = File::create(path.join(LOCK)).ok().filter(|file| file.try_lock().is_ok());
+        Ok(Self { path, lock })
+    }
+
+    /// Whether states may be written and removed here.
+    pub fn is_ours(&self) -> bool {
+        self.lock.is_some()
+    }
+
+    /// When something last came or went.
+    pub fn changed(&self) -> Option<SystemTime> {
+        fs::metadata(&self.path).and_then(|facts| facts.modified()).ok()
+    }
+
+    /// All states that are here. What a killed process left behind is removed, and so is what is no state.
+    pub fn list(&self) -> Vec<Stored> {
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let paths = entries.map(|entry| entry.path());
+        paths.filter_map(|path| self.look_at(path)).collect()
+    }
+
+    fn look_at(&self, path: PathBuf) -> Option<Stored> {
+        let extension = path.extension()?.to_str()?.to_owned();
+        let facts = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
+        let ids = (extension == EXTENSION).then(|| file::ids(&path)).flatten();
+        if ids.is_none() && [EXTENSION, PARTIAL].contains(&extension.as_str()) {
+            self.remove(&path);
+        }
+        Some(Stored { ids: ids?, bytes: facts.len(), used: facts.modified().ok()?, path })
+    }
+
+    /// Writes a state, whole or not at all.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn write(&self, snapshot: &Snapshot, draft: &str) -> io::Result<Stored> {
+        let mut hash = Sha256::new();
+        snapshot.ids().iter().for_each(|id| hash.update(id.to_le_bytes()));
+        let name = format!("{:010}-{}", snapshot.len(), &hex(&hash.finalize())[..32]);
+        let path = self.path.join(name).with_extension(EXTENSION);
+        let partial = path.with_extension(PARTIAL);
+        let written = file::write(&partial, snapshot, draft).and_then(|()| fs::rename(&partial, &path));
+        if let Err(error) = written {
+            // What is there of it takes room that may be lacking.
+            let _ = fs::remove_file(&partial);
+            return Err(error);
+        }
+        let bytes = fs::metadata(&path)?.len();
+        Ok(Stored { path, ids: snapshot.ids().to_vec(), bytes, used: SystemTime::now() })
+    }
+
+    /// Removes a file, if that is ours to do.
+    pub fn remove(&self, path: &Path) {
+        if self.is_ours() {
+            // Whoever comes next tries again.
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    /// Notes that a state was used.
+    pub fn touch(&self, path: &Path) {
+        if self.is_ours()
+            && let Ok(file) = File::options().append(true).open(path)
+        {
+            // It grows old sooner, at worst.
+            let _ = file.set_modified(SystemTime::now());
+        }
+    }
+}

@@ -1,0 +1,184 @@
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::SystemTime;
+
+use dflash_engine::{PrefixTier, Snapshot};
+use dflash_tensor::Backend;
+
+use super::file;
+use super::folder::{Folder, Stored};
+
+/// States that wait to be written: more are dropped, since writing is slower than making them.
+const WAITING: usize = 4;
+
+/// What of a disk may be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskOptions {
+    /// Folder of these weights.
+    pub folder: PathBuf,
+    /// What the drafts' parts are of.
+    pub draft: String,
+    /// Bytes of all states at most.
+    pub bytes: u64,
+    /// Bytes of the disk that stay free.
+    pub free: u64,
+}
+
+/// States in files.
+pub struct DiskTier {
+    shared: Arc<Shared>,
+    readers: Sender<Wanted>,
+    writer: Option<SyncSender<Arc<Snapshot>>>,
+}
+
+/// Ids of a prompt, and who waits for a state of them.
+type Wanted = (Vec<u32>, Sender<Option<Arc<Snapshot>>>);
+
+struct Shared {
+    folder: Folder,
+    options: DiskOptions,
+    blank: Snapshot,
+    backend: Arc<dyn Backend>,
+    index: Mutex<Index>,
+}
+
+/// What is in the folder, as far as is known.
+#[derive(Default)]
+struct Index {
+    states: Vec<Stored>,
+    /// When the folder looked like this.
+    seen: Option<SystemTime>,
+}
+
+impl DiskTier {
+    /// Opens the folder. States are put together like `blank`.
+    ///
+    /// # Errors
+    /// A folder that cannot be made.
+    pub fn open(options: DiskOptions, blank: Snapshot, backend: Arc<dyn Backend>) -> std::io::Result<Self> {
+        let folder = Folder::open(options.folder.clone())?;
+        let shared = Arc::new(Shared { folder, options, blank, backend, index: Mutex::default() });
+        shared.look();
+        let (readers, wanted) = channel();
+        spawn("dflash-prefix-read", &shared, move |shared| {
+            wanted.iter().for_each(|wanted| shared.answer(wanted))
+        });
+        let writer = shared.folder.is_ours().then(|| {
+            let (writer, offered) = sync_channel::<Arc<Snapshot>>(WAITING);
+            spawn("dflash-prefix-write", &shared, move |shared| {
+                offered.iter().for_each(|snapshot| shared.keep(&snapshot));
+            });
+            writer
+        });
+        Ok(Self { shared, readers, writer })
+    }
+}
+
+fn spawn(name: &str, shared: &Arc<Shared>, body: impl FnOnce(&Shared) + Send + 'static) {
+    let shared = Arc::clone(shared);
+    // Detached: it ends with the tier that it works for.
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(move || body(&shared));
+    thread.expect("the system gives a thread");
+}
+
+impl PrefixTier for DiskTier {
+    fn serves(&self, ids: &[u32]) -> usize {
+        self.shared.look();
+        self.shared.best(ids).map_or(0, |(len, _)| len)
+    }
+
+    fn fetch(&self, ids: &[u32]) -> Receiver<Option<Arc<Snapshot>>> {
+        let (reply, state) = channel();
+        // Without a reader nobody replies, which says that it cannot be had.
+        let _ = self.readers.send((ids.to_vec(), reply));
+        state
+    }
+
+    fn offer(&self, snapshot: &Arc<Snapshot>) {
+        if let Some(writer) = &self.writer
+            && let Err(TrySendError::Full(_)) = writer.try_send(Arc::clone(snapshot))
+        {
+            // It is made again when it is wanted.
+        }
+    }
+}
+
+impl Shared {
+    /// Looks at the folder again if it has changed: other processes write there too.
+    fn look(&self) {
+        let changed = self.folder.changed();
+        let mut index = self.index();
+        if index.seen != changed || changed.is_none() {
+            *index = Index { states: self.folder.list(), seen: changed };
+        }
+    }
+
+    /// The state that serves `ids` best, and for how many of them.
+    fn best(&self, ids: &[u32]) -> Option<(usize, Stored)> {
+        let divisible = self.blank.target().is_divisible();
+        let serves = |state: &Stored| {
+            let shared = state.ids.iter().zip(ids).take_while(|(one, other)| one == other).count();
+            if divisible || shared == state.ids.len() { shared } else { 0 }
+        };
+        let index = self.index();
+        let best = index.states.iter().map(|state| (serves(state), state)).max_by_key(|(len, _)| *len);
+        best.filter(|(len, _)| *len > 0).map(|(len, state)| (len, state.clone()))
+    }
+
+    fn answer(&self, (ids, reply): Wanted) {
+        let Shared { folder, options, blank, backend, .. } = self;
+        let state = self.best(&ids).and_then(|(_, stored)| {
+            let state = file::read(&stored.path, blank, backend.as_ref(), &options.draft);
+            match &state {
+                Some(_) => folder.touch(&stored.path),
+                None => self.forget(&stored),
+            }
+            state
+        });
+        // Whoever asked may have gone.
+        let _ = reply.send(state.map(Arc::new));
+    }
+
+    /// Drops a state that cannot be read.
+    fn forget(&self, stored: &Stored) {
+        self.folder.remove(&stored.path);
+        self.index().states.retain(|state| state.path != stored.path);
+    }
+
+    /// Writes a state, unless one that is there serves for all it serves for, and makes room.
+    fn keep(&self, snapshot: &Snapshot) {
+        if self.best(snapshot.ids()).is_some_and(|(len, _)| len == snapshot.len()) {
+            return;
+        }
+        let Ok(stored) = self.folder.write(snapshot, &self.options.draft) else { return };
+        let divisible = self.blank.target().is_divisible();
+        let mut index = self.index();
+        let covered =
+            |state: &Stored| state.path == stored.path || divisible && stored.ids.starts_with(&state.ids);
+        index.states.extract_if(.., |state| covered(state)).for_each(|state| {
+            if state.path != stored.path {
+                self.folder.remove(&state.path);
+            }
+        });
+        index.states.push(stored);
+        self.make_room(&mut index);
+        index.seen = self.folder.changed();
+    }
+
+    /// Removes what was not used for the longest time until the rest is within the limit.
+    fn make_room(&self, index: &mut Index) {
+        index.states.sort_by_key(|state| state.used);
+        let mut held: u64 = index.states.iter().map(|state| state.bytes).sum();
+        while held > self.options.bytes && !index.states.is_empty() {
+            let oldest = index.states.remove(0);
+            held -= oldest.bytes;
+            self.folder.remove(&oldest.path);
+        }
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
