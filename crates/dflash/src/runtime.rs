@@ -21,6 +21,7 @@ use crate::env::Environment;
 use crate::experience;
 use crate::options::{Options, VerifyMode};
 use crate::pair::{Draft, DraftChoice, Locator, PairChoice, Target as Located};
+use crate::prefix::PrefixChoice;
 use crate::progress::Progress;
 use crate::registry::Registry;
 use crate::report::{Failure, FailureKind, Outcome, say};
@@ -172,10 +173,10 @@ impl Runtime {
         env: &Environment,
         progress: Progress,
     ) -> Outcome<Self> {
-        Self::open_for(choice, options, ALONE, env, progress)
+        Self::open_for(choice, options, ALONE, None, env, progress)
     }
 
-    /// As [`Runtime::open`], for more than one request at a time.
+    /// As [`Runtime::open`], for more than one request at a time, which may go on from what others left behind.
     ///
     /// # Errors
     /// As [`Runtime::open`].
@@ -183,6 +184,7 @@ impl Runtime {
         choice: &PairChoice,
         options: &Options,
         engine: EngineOptions,
+        prefix: Option<&PrefixChoice>,
         env: &Environment,
         progress: Progress,
     ) -> Outcome<Self> {
@@ -196,7 +198,10 @@ impl Runtime {
             decoder.set_costs(costs);
         }
         let experience = experience::Kept::of(&decoder, &info, options);
-        Ok(Self { engine: EngineHandle::start(decoder, engine), text, stop_ids, info, experience })
+        let tier = prefix.and_then(|prefix| prefix.disk(&decoder, &info, options));
+        let tier = tier.map(|tier| Box::new(tier) as _);
+        let engine = EngineHandle::start_with(decoder, engine, tier);
+        Ok(Self { engine, text, stop_ids, info, experience })
     }
 
     /// Its parts.

@@ -29,7 +29,8 @@ fn said(flags: &[&str], vars: &[(&str, &str)]) -> String {
 fn without_a_flag() {
     let request = read(&[], &[]).unwrap();
     assert_eq!(request.settings.address.to_string(), "127.0.0.1:8000");
-    assert_eq!(request.engine, EngineOptions { max_batch: 8, waiting: 64, step_rows: None, prefix: None });
+    let prefix = request.engine.prefix;
+    assert_eq!(request.engine, EngineOptions { max_batch: 8, waiting: 64, step_rows: None, prefix });
     assert_eq!((request.settings.max_tokens, request.settings.sampling.temperature), (512, 0.0));
     assert_eq!(request.settings.allowed_origins, ["*"]);
     assert_eq!(request.settings.request_timeout, None);
@@ -61,11 +62,10 @@ fn command_lines_of_the_reference_parse_unchanged() {
 #[test]
 fn what_has_no_effect_is_told_in_one_line() {
     let remarks = |flags: &[&str], vars: &[(&str, &str)]| read(flags, vars).unwrap().remarks.join("\n");
-    let all = ["--prefix-cache", "--cache-limit", "4GiB", "--max-snapshot-tokens", "32000"];
+    let all = ["--prefix-cache", "--cache-limit", "4GiB", "--prompt-cache-size", "10"];
     assert_eq!(
         remarks(&all, &[("DFLASH_PREFIX_CACHE_MAX_BYTES", "1g")]),
-        "warning: --prefix-cache, --prefix-cache-max-bytes, --max-snapshot-tokens, --cache-limit have no effect yet: \
-         prompts are not cached, and memory is sized when the models load"
+        "warning: --prompt-cache-size, --cache-limit have no effect: memory is sized when the models load"
     );
     for as_it_is in [
         &["--no-prefix-cache", "--no-prefix-cache-l2"] as &[&str],
@@ -74,10 +74,25 @@ fn what_has_no_effect_is_told_in_one_line() {
     ] {
         assert_eq!(remarks(as_it_is, &[]), "");
     }
-    assert_eq!(remarks(&[], &[("DFLASH_PREFIX_CACHE", "0")]), "");
     assert!(
         remarks(&[], &[("DFLASH_CLEAR_CACHE_BOUNDARIES", "1")]).contains("DFLASH_CLEAR_CACHE_BOUNDARIES has")
     );
+}
+
+#[test]
+fn what_is_kept_of_prompts() {
+    let kept = |flags: &[&str], vars: &[(&str, &str)]| read(flags, vars).unwrap().engine.prefix;
+    let usual = kept(&[], &[]).unwrap();
+    assert_eq!((usual.entries, usual.longest), (64, 32_000));
+    assert!(usual.bytes > 0 && usual.bytes <= 8 << 30);
+    assert_eq!(kept(&["--no-prefix-cache"], &[]), None);
+    assert_eq!(kept(&[], &[("DFLASH_PREFIX_CACHE", "off")]), None);
+    assert!(kept(&["--prefix-cache"], &[("DFLASH_PREFIX_CACHE", "off")]).is_some());
+    let vars = [("DFLASH_PREFIX_CACHE_MAX_ENTRIES", "3"), ("DFLASH_MAX_SNAPSHOT_TOKENS", "0")];
+    let few = kept(&["--prefix-cache-max-bytes", "1MiB"], &vars).unwrap();
+    assert_eq!((few.entries, few.bytes, few.longest), (3, 1 << 20, usize::MAX));
+    let choice = read(&["--prefix-cache-l2-dir", "d", "--no-prefix-cache-l2"], &[]).unwrap().prefix;
+    assert_eq!((choice.prefix_cache_l2.value, choice.prefix_cache_l2_dir.value), (false, Some("d".into())));
 }
 
 #[test]
@@ -110,7 +125,8 @@ fn flag_over_environment() {
     let request = read(&[], &vars).unwrap();
     assert_eq!(request.settings.address.to_string(), "[::1]:1");
     assert_eq!((request.pair.model.as_str(), &request.pair.draft), ("m", &DraftChoice::None));
-    assert_eq!(request.engine, EngineOptions { max_batch: 2, waiting: 0, step_rows: Some(32), prefix: None });
+    let prefix = request.engine.prefix;
+    assert_eq!(request.engine, EngineOptions { max_batch: 2, waiting: 0, step_rows: Some(32), prefix });
     assert_eq!((request.settings.sampling.temperature, request.settings.max_tokens), (0.5, 9));
     assert_eq!((request.settings.api_keys, request.settings.max_body_bytes), (vec!["k".to_owned()], 1 << 20));
     assert_eq!(request.settings.request_timeout.unwrap().as_secs_f64(), 1.5);

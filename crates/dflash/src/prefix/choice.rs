@@ -1,11 +1,14 @@
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use dflash_engine::PrefixOptions;
+use dflash_engine::{Decoder, PrefixOptions, Snapshot};
 use serde::Serialize;
 
-use super::PrefixArgs;
+use super::{DiskOptions, DiskTier, PrefixArgs, PrefixKey};
 use crate::env::Environment;
-use crate::report::Outcome;
+use crate::options::Options;
+use crate::report::{Failure, Outcome, say};
+use crate::runtime::PairInfo;
 use crate::setting::{Names, Origin, Setting, boolean, bytes, whole_number};
 
 const CACHE: Names = Names::new("--prefix-cache", "DFLASH_PREFIX_CACHE");
@@ -76,6 +79,30 @@ impl PrefixChoice {
                 bytes,
             )?,
         })
+    }
+
+    /// What is kept on disk; `None` for nothing. Where that cannot be, a line says why.
+    pub fn disk(&self, decoder: &Decoder, info: &PairInfo, options: &Options) -> Option<DiskTier> {
+        if !self.prefix_cache.value || !self.prefix_cache_l2.value {
+            return None;
+        }
+        let open = || -> Outcome<DiskTier> {
+            let root = match &self.prefix_cache_l2_dir.value {
+                Some(dir) => dir.clone(),
+                None => options.cache()?.root().join("prefix"),
+            };
+            let backend = decoder.target().backend();
+            let failed =
+                |error| Failure::new(format!("states cannot be kept in {}", root.display())).cause(error);
+            let key = PrefixKey::of(info, backend.as_ref(), options).map_err(failed)?;
+            let disk = DiskOptions {
+                folder: root.join(key.target),
+                draft: key.draft,
+                bytes: self.prefix_cache_l2_max_bytes.value,
+            };
+            DiskTier::open(disk, Snapshot::blank(decoder), Arc::clone(backend)).map_err(failed)
+        };
+        open().map_err(|failure| say(format_args!("warning: {failure}"))).ok()
     }
 
     /// What is kept in memory; `None` for nothing.

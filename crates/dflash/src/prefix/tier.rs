@@ -22,8 +22,6 @@ pub struct DiskOptions {
     pub draft: String,
     /// Bytes of all states at most.
     pub bytes: u64,
-    /// Bytes of the disk that stay free.
-    pub free: u64,
 }
 
 /// States in files.

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::cli::{PairArgs, RuntimeArgs};
+use crate::prefix::PrefixArgs;
 
 /// `dflash serve`
 #[derive(Debug, Default, Args)]
@@ -22,6 +23,10 @@ pub struct ServeArgs {
     /// How many at once.
     #[command(flatten)]
     pub load: LoadArgs,
+
+    /// What is kept of prompts and answers.
+    #[command(flatten)]
+    pub prefix: PrefixArgs,
 
     /// What it says.
     #[command(flatten)]
@@ -181,33 +186,6 @@ pub struct IdleArgs {
     /// See [`super::idle`].
     #[arg(long, hide = true)]
     pub use_default_chat_template: bool,
-    /// See [`super::idle`].
-    #[arg(long, hide = true, overrides_with = "no_prefix_cache")]
-    pub prefix_cache: bool,
-    /// See [`super::idle`].
-    #[arg(long, hide = true)]
-    pub no_prefix_cache: bool,
-    /// See [`super::idle`].
-    #[arg(long, hide = true, overrides_with = "no_prefix_cache_l2")]
-    pub prefix_cache_l2: bool,
-    /// See [`super::idle`].
-    #[arg(long, hide = true)]
-    pub no_prefix_cache_l2: bool,
-    /// See [`super::idle`].
-    #[arg(long, hide = true, allow_negative_numbers = true)]
-    pub prefix_cache_max_entries: Option<String>,
-    /// See [`super::idle`].
-    #[arg(long, hide = true, allow_negative_numbers = true)]
-    pub prefix_cache_max_bytes: Option<String>,
-    /// See [`super::idle`].
-    #[arg(long, hide = true)]
-    pub prefix_cache_l2_dir: Option<PathBuf>,
-    /// See [`super::idle`].
-    #[arg(long, hide = true, allow_negative_numbers = true)]
-    pub prefix_cache_l2_max_bytes: Option<String>,
-    /// See [`super::idle`].
-    #[arg(long, hide = true, allow_negative_numbers = true)]
-    pub max_snapshot_tokens: Option<String>,
     /// See [`super::idle`].
     #[arg(long, hide = true, allow_negative_numbers = true)]
     pub prompt_cache_size: Option<String>,

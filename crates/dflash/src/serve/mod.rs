@@ -36,8 +36,9 @@ pub use request::ServeRequest;
 pub fn serve(request: &ServeRequest, env: &Environment) -> Outcome<ExitCode> {
     request.remarks.iter().for_each(say);
     dflash_server::logs::init(request.logs.format, request.logs.level);
+    let (engine, prefix) = (request.engine, Some(&request.prefix));
     let runtime =
-        Runtime::open_for(&request.pair, &request.options, request.engine, env, Progress::of_stderr())?;
+        Runtime::open_for(&request.pair, &request.options, engine, prefix, env, Progress::of_stderr())?;
     let (model, experience) = served(runtime, request)?;
     let banner = banner::Banner::new(&model, &request.settings);
     // From now on the server sees to signals.

@@ -13,6 +13,7 @@ use super::{LogChoice, ServeArgs, idle};
 use crate::env::Environment;
 use crate::options::Options;
 use crate::pair::PairChoice;
+use crate::prefix::PrefixChoice;
 use crate::report::{Failure, Outcome};
 use crate::setting::{Names, bytes, whole_number};
 
@@ -35,6 +36,8 @@ pub struct ServeRequest {
     pub options: Options,
     /// How the engine shares its steps.
     pub engine: EngineOptions,
+    /// What is kept of prompts and answers.
+    pub prefix: PrefixChoice,
     /// How the server behaves.
     pub settings: ServerSettings,
     /// Names of the model; the first one stands in answers.
@@ -55,12 +58,13 @@ impl ServeRequest {
     pub fn read(args: &ServeArgs, env: &Environment) -> Outcome<Self> {
         let model = text("--model", "DFLASH_MODEL", &args.pair.model, env)?;
         let draft = text("--draft", "DFLASH_DRAFT", &args.pair.draft, env)?;
-        let settings = settings(args, env)?;
+        let (settings, prefix) = (settings(args, env)?, PrefixChoice::read(&args.prefix, env)?);
         let remarks = idle::remark(args, env)?.into_iter().chain(exposed(&settings)).collect();
         Ok(Self {
             pair: PairChoice::of(model.as_deref(), draft.as_deref())?,
             options: Options::for_server(&args.pair, &args.runtime, env)?,
-            engine: engine(&args.load, env)?,
+            engine: EngineOptions { prefix: prefix.memory(), ..engine(&args.load, env)? },
+            prefix,
             names: names(&args.address)?,
             template: template(&args.defaults, env)?,
             logs: LogChoice::read(&args.logs, env)?,

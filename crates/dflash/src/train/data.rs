@@ -68,7 +68,7 @@ const STEP_ROWS: usize = 128;
 /// The target alone, decoding.
 fn open(args: &TargetArgs, engine: EngineOptions, env: &Environment, progress: Progress) -> Outcome<Runtime> {
     let (choice, options) = choice(args, env)?;
-    Runtime::open_for(&choice, &options, engine, env, progress)
+    Runtime::open_for(&choice, &options, engine, None, env, progress)
 }
 
 /// The target alone, loaded.
