@@ -10,7 +10,7 @@ use std::path::Path;
 
 use dflash_engine::Snapshot;
 use dflash_tensor::{Backend, SeqCache};
-use safetensors::tensor::{Dtype, SafeTensors, View};
+use safetensors::tensor::{Dtype, Metadata, SafeTensors, View};
 use sha2::{Digest, Sha256};
 
 use crate::obtain::hex;
@@ -41,9 +41,9 @@ pub(super) fn ids(path: &Path) -> Option<Vec<u32>> {
     let mut length = [0; 8];
     file.read_exact(&mut length).ok()?;
     let header = u64::from_le_bytes(length);
-    let mut bytes = length.to_vec();
+    let mut bytes = Vec::new();
     file.by_ref().take(header.min(LONGEST_HEADER)).read_to_end(&mut bytes).ok()?;
-    let (_, metadata) = SafeTensors::read_metadata(&bytes).ok()?;
+    let metadata: Metadata = serde_json::from_slice(&bytes).ok()?;
     let told = metadata.metadata().as_ref()?;
     let info = metadata.info(IDS).filter(|info| info.dtype == Dtype::U32)?;
     let (start, end) = info.data_offsets;
