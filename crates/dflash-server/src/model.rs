@@ -49,6 +49,8 @@ pub struct ModelFacts {
     pub max_batch: usize,
     /// Most prompt rows in one pass.
     pub prefill_step_size: usize,
+    /// What is kept of prompts and answers at most.
+    pub prefix: Option<dflash_engine::PrefixOptions>,
 }
 
 impl ServedModel {

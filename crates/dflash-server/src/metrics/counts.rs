@@ -16,6 +16,8 @@ pub struct Counts {
     pub panics: u64,
     /// Prompt ids that the target read.
     pub prompt_tokens: u64,
+    /// Those of complete answers that it did not read again, as their state was kept.
+    pub cached_tokens: u64,
     /// Ids delivered.
     pub generated_tokens: u64,
     /// Drafted ids that were verified.
@@ -59,6 +61,7 @@ impl Default for Counts {
             refused: BTreeMap::new(),
             panics: 0,
             prompt_tokens: 0,
+            cached_tokens: 0,
             generated_tokens: 0,
             drafted_tokens: 0,
             accepted_tokens: 0,
@@ -97,6 +100,7 @@ impl Counts {
 
     /// An answer is complete.
     pub fn complete(&mut self, stats: &Stats) {
+        self.cached_tokens += stats.cached_tokens as u64;
         self.prefill_s += stats.prefill_s;
         self.decode_s += stats.decode_s;
         self.complete_tokens += stats.completion_tokens as u64;

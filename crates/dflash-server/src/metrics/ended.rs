@@ -79,11 +79,15 @@ impl Ended {
     }
 
     fn complete(&self, record: &mut Value, stats: &Stats) {
-        let prompt = stats.prompt_tokens;
-        record["prefill_tokens_physical"] = prompt.into();
-        record["prefill_tokens_computed"] = prompt.into();
+        let (prompt, cached) = (stats.prompt_tokens, stats.cached_tokens);
+        let read = prompt - cached;
+        record["cache_hit_tokens"] = cached.into();
+        record["cache_status"] = if cached > 0 { "HIT" } else { "COLD" }.into();
+        record["prefill_tokens_restored"] = cached.into();
+        record["prefill_tokens_physical"] = read.into();
+        record["prefill_tokens_computed"] = read.into();
         record["prefill_s"] = stats.prefill_s.into();
-        record["prefill_tok_s_physical"] = ratio(prompt as f64, stats.prefill_s).into();
+        record["prefill_tok_s_physical"] = ratio(read as f64, stats.prefill_s).into();
         record["prefill_tok_s_apparent"] = ratio(prompt as f64, stats.prefill_s).into();
         record["decode_s"] = stats.decode_s.into();
         record["decode_tok_s"] = stats.decode_tokens_per_second().into();

@@ -31,6 +31,7 @@ impl Collector for Snapshot {
         self.load(&mut page)?;
         self.requests(&mut page)?;
         self.tokens(&mut page)?;
+        self.prefix(&mut page)?;
         self.policy(&mut page)?;
         self.times(&mut page)
     }
@@ -130,6 +131,28 @@ impl Snapshot {
             labelled(&mut accepted, [("position", &position.to_string())], count.accepted as f64)?;
         }
         Ok(())
+    }
+
+    fn prefix(&self, page: &mut Page<'_>) -> fmt::Result {
+        let Some(stats) = self.prefix else { return Ok(()) };
+        let help = "Prompts that were looked up in the prefix cache, by what came of it";
+        let mut queries = page.metric("dflash_prefix_queries", help, MetricType::Counter)?;
+        for (result, count) in [
+            ("hit", stats.hits),
+            ("empty", stats.empty),
+            ("unknown", stats.unknown),
+            ("diverged", stats.diverged),
+        ] {
+            labelled(&mut queries, [("result", result)], count as f64)?;
+        }
+        let help = "Prompt ids that were not prefilled, as their state was kept";
+        page.counter("dflash_prefix_saved_tokens", help, stats.tokens_saved as f64)?;
+        let help = "Requests that waited for another's prefill of the same ids";
+        page.counter("dflash_prefix_joined", help, stats.joined as f64)?;
+        page.counter("dflash_prefix_stored", "States that were kept", stats.stored as f64)?;
+        page.counter("dflash_prefix_evicted", "States that made room for others", stats.evicted as f64)?;
+        page.gauge("dflash_prefix_entries", "States kept in memory", stats.entries as f64)?;
+        page.gauge("dflash_prefix_bytes", "Bytes of the states kept in memory", stats.bytes as f64)
     }
 
     fn policy(&self, page: &mut Page<'_>) -> fmt::Result {

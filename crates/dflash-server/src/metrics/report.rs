@@ -19,7 +19,7 @@ pub fn report(snapshot: &Snapshot) -> Value {
         "last_request": snapshot.records.back(),
         "recent_requests": snapshot.records,
         "rates": rates(snapshot),
-        "prefix_cache": prefix_cache(),
+        "prefix_cache": prefix_cache(snapshot),
         "totals": totals(snapshot),
         "engine": engine(snapshot),
         "policy": snapshot.counts.policy,
@@ -51,7 +51,7 @@ fn server(snapshot: &Snapshot) -> Value {
 fn runtime(snapshot: &Snapshot) -> Value {
     json!({
         "prefill_step_size": snapshot.facts.prefill_step_size,
-        "prefix_cache_enabled": false,
+        "prefix_cache_enabled": snapshot.prefix.is_some(),
         "target_fa_window": null,
         "diagnostics": snapshot.diagnostics,
     })
@@ -101,22 +101,22 @@ fn rates(snapshot: &Snapshot) -> Value {
     })
 }
 
-/// There is none yet.
-fn prefix_cache() -> Value {
-    let names = [
-        "entries",
-        "max_entries",
-        "bytes",
-        "max_bytes",
-        "hits",
-        "misses",
-        "insertions",
-        "evictions",
-        "prefill_tokens_saved",
-        "last_restored_tokens",
-        "last_computed_tokens",
-    ];
-    names.into_iter().map(|name| (name.to_owned(), Value::Null)).collect::<serde_json::Map<_, _>>().into()
+fn prefix_cache(snapshot: &Snapshot) -> Value {
+    let (stats, most) = (snapshot.prefix, snapshot.facts.prefix);
+    json!({
+        "entries": stats.map(|stats| stats.entries),
+        "max_entries": most.map(|most| most.entries),
+        "bytes": stats.map(|stats| stats.bytes),
+        "max_bytes": most.map(|most| most.bytes),
+        "hits": stats.map(|stats| stats.hits),
+        "misses": stats.map(|stats| stats.queries - stats.hits),
+        "insertions": stats.map(|stats| stats.stored),
+        "evictions": stats.map(|stats| stats.evicted),
+        "prefill_tokens_saved": stats.map(|stats| stats.tokens_saved),
+        "last_restored_tokens": null,
+        "last_computed_tokens": null,
+        "counts": stats,
+    })
 }
 
 fn totals(snapshot: &Snapshot) -> Value {
@@ -133,9 +133,9 @@ fn totals(snapshot: &Snapshot) -> Value {
         "cycles": counts.passes(),
         "decode_s": counts.decode_s,
         "prefill_s": counts.prefill_s,
-        "prefill_tokens_physical": counts.prompt_tokens,
-        "prefill_tokens_restored": 0,
-        "cache_hits": null,
-        "cache_misses": null,
+        "prefill_tokens_physical": counts.prompt_tokens.saturating_sub(counts.cached_tokens),
+        "prefill_tokens_restored": counts.cached_tokens,
+        "cache_hits": snapshot.prefix.map(|stats| stats.hits),
+        "cache_misses": snapshot.prefix.map(|stats| stats.queries - stats.hits),
     })
 }

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 
-use dflash_engine::Load;
+use dflash_engine::{Load, PrefixStats};
 use serde_json::Value;
 
 use super::State;
@@ -26,6 +26,8 @@ pub struct Snapshot {
     pub memory: Memory,
     /// Of the engine.
     pub load: Load,
+    /// What is kept of prompts and answers; `None` for nothing.
+    pub prefix: Option<PrefixStats>,
     /// All that is counted.
     pub counts: Counts,
     /// Answers in work or in the queue, the oldest first.
@@ -48,6 +50,7 @@ impl Snapshot {
             started_at: app.model.created as f64,
             memory: Memory::now(),
             load: app.model.engine.load(),
+            prefix: app.model.engine.options().prefix.map(|_| app.model.engine.prefix_stats()),
             counts: counts.clone(),
             current: current.values().cloned().collect(),
             records: recent.records.clone(),

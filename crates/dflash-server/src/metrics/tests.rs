@@ -21,6 +21,7 @@ fn snapshot(metrics: &Metrics) -> Snapshot {
         uptime_s: 10.0,
         started_at: 1.7e9,
         memory: Memory { rss: Some(2_000_000_000), peak: None },
+        prefix: Some(dflash_engine::PrefixStats::default()),
         load: dflash_engine::Load {
             active: 1,
             waiting: 2,

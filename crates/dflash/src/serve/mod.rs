@@ -132,6 +132,7 @@ fn facts(info: &PairInfo, request: &ServeRequest) -> ModelFacts {
         backend: info.backend.clone(),
         max_batch: request.engine.max_batch,
         prefill_step_size: request.options.prefill_step_size.value,
+        prefix: request.engine.prefix,
         ..ModelFacts::default()
     }
 }
