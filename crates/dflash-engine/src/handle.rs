@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::Builder;
+use std::time::{Duration, Instant};
 
 use crate::load::Gauges;
 use crate::ticket::Place;
@@ -90,6 +91,11 @@ impl EngineHandle {
         self.gauges.prefix.stats()
     }
 
+    /// Tells when the engine has ended.
+    pub fn end(&self) -> EngineEnd {
+        EngineEnd(Arc::clone(&self.gauges))
+    }
+
     /// The options.
     pub fn options(&self) -> EngineOptions {
         self.options
@@ -103,5 +109,19 @@ impl EngineHandle {
         let place = Place::new(Arc::clone(&self.gauges));
         self.jobs.send(Job::new(Arc::clone(&place), task)).map_err(|_| EngineError::Stopped)?;
         Ok(place)
+    }
+}
+
+/// Tells when an engine has ended, without keeping it running.
+pub struct EngineEnd(Arc<Gauges>);
+
+impl EngineEnd {
+    /// Waits until all work is done, what is to be written included, or `most` is over; whether it is done.
+    pub fn wait(&self, most: Duration) -> bool {
+        let began = Instant::now();
+        while self.0.load().alive && began.elapsed() < most {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        !self.0.load().alive
     }
 }

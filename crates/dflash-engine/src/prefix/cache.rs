@@ -1,7 +1,7 @@
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::TryRecvError;
+use std::sync::{Arc, PoisonError};
 
 use super::{Counts, PrefixTier, Snapshot};
 use crate::Decoder;
@@ -106,6 +106,9 @@ impl PrefixCache {
                 seqs[index].awaits = None;
                 self.restore(decoder, &mut seqs[index]);
             }
+        }
+        if let Some(tier) = &self.tier {
+            *self.counts.tier.lock().unwrap_or_else(PoisonError::into_inner) = Some(tier.stats());
         }
     }
 

@@ -1,9 +1,12 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
+use super::TierStats;
+
 /// What a prefix cache did so far, and what it holds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct PrefixStats {
     /// Requests that were looked up.
     pub queries: u64,
@@ -31,6 +34,8 @@ pub struct PrefixStats {
     pub entries: usize,
     /// Bytes that they hold, shared ones once.
     pub bytes: usize,
+    /// Of the slower tier, where there is one.
+    pub tier: Option<TierStats>,
 }
 
 macro_rules! counts {
@@ -39,11 +44,13 @@ macro_rules! counts {
         #[derive(Default)]
         pub(crate) struct Counts {
             $(pub $name: $kind,)*
+            pub tier: Mutex<Option<TierStats>>,
         }
 
         impl Counts {
             pub fn stats(&self) -> PrefixStats {
-                PrefixStats { $($name: self.$name.load(Relaxed),)* }
+                let tier = *self.tier.lock().unwrap_or_else(PoisonError::into_inner);
+                PrefixStats { $($name: self.$name.load(Relaxed),)* tier }
             }
         }
     };

@@ -9,7 +9,7 @@ mod tier;
 pub use cache::PrefixOptions;
 pub use counts::PrefixStats;
 pub use snapshot::Snapshot;
-pub use tier::PrefixTier;
+pub use tier::{PrefixTier, TierStats};
 
 pub(crate) use cache::PrefixCache;
 pub(crate) use counts::Counts;

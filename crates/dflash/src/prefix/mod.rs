@@ -9,6 +9,7 @@ mod choice;
 mod file;
 mod folder;
 mod key;
+mod space;
 mod tier;
 
 pub use args::PrefixArgs;

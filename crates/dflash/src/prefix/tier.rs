@@ -2,16 +2,22 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
-use dflash_engine::{PrefixTier, Snapshot};
+use dflash_engine::{PrefixTier, Snapshot, TierStats};
 use dflash_tensor::Backend;
 
 use super::file;
 use super::folder::{Folder, Stored};
+use super::space::space;
 
 /// States that wait to be written: more are dropped, since writing is slower than making them.
 const WAITING: usize = 4;
+
+/// For these at the end.
+const LAST_WRITES: Duration = Duration::from_secs(10);
+/// Of a disk, that part stays free.
+const FREE: u64 = 20;
 
 /// What of a disk may be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +35,8 @@ pub struct DiskTier {
     shared: Arc<Shared>,
     readers: Sender<Wanted>,
     writer: Option<SyncSender<Arc<Snapshot>>>,
+    /// Hung up when all is written.
+    written: Option<Receiver<()>>,
 }
 
 /// Ids of a prompt, and who waits for a state of them.
@@ -40,6 +48,7 @@ struct Shared {
     blank: Snapshot,
     backend: Arc<dyn Backend>,
     index: Mutex<Index>,
+    stats: Mutex<TierStats>,
 }
 
 /// What is in the folder, as far as is known.
@@ -57,20 +66,29 @@ impl DiskTier {
     /// A folder that cannot be made.
     pub fn open(options: DiskOptions, blank: Snapshot, backend: Arc<dyn Backend>) -> std::io::Result<Self> {
         let folder = Folder::open(options.folder.clone())?;
-        let shared = Arc::new(Shared { folder, options, blank, backend, index: Mutex::default() });
+        let shared = Arc::new(Shared {
+            folder,
+            options,
+            blank,
+            backend,
+            index: Mutex::default(),
+            stats: Mutex::default(),
+        });
         shared.look();
         let (readers, wanted) = channel();
         spawn("dflash-prefix-read", &shared, move |shared| {
             wanted.iter().for_each(|wanted| shared.answer(wanted))
         });
+        let (done, written) = channel::<()>();
         let writer = shared.folder.is_ours().then(|| {
             let (writer, offered) = sync_channel::<Arc<Snapshot>>(WAITING);
             spawn("dflash-prefix-write", &shared, move |shared| {
+                let _done = done;
                 offered.iter().for_each(|snapshot| shared.keep(&snapshot));
             });
             writer
         });
-        Ok(Self { shared, readers, writer })
+        Ok(Self { shared, readers, written: writer.is_some().then_some(written), writer })
     }
 }
 
@@ -98,7 +116,25 @@ impl PrefixTier for DiskTier {
         if let Some(writer) = &self.writer
             && let Err(TrySendError::Full(_)) = writer.try_send(Arc::clone(snapshot))
         {
-            // It is made again when it is wanted.
+            self.shared.count(|stats| stats.failed += 1);
+        }
+    }
+
+    fn stats(&self) -> TierStats {
+        let index = self.shared.index();
+        let (entries, bytes) = (index.states.len(), index.states.iter().map(|state| state.bytes).sum());
+        let stats = *self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        TierStats { entries, bytes, ..stats }
+    }
+}
+
+impl Drop for DiskTier {
+    /// What waits to be written is written.
+    fn drop(&mut self) {
+        drop(self.writer.take());
+        if let Some(written) = self.written.take() {
+            // It hangs up when it is done.
+            let _ = written.recv_timeout(LAST_WRITES);
         }
     }
 }
@@ -126,7 +162,8 @@ impl Shared {
     }
 
     fn answer(&self, (ids, reply): Wanted) {
-        let Shared { folder, options, blank, backend, .. } = self;
+        let Self { folder, options, blank, backend, .. } = self;
+        let began = Instant::now();
         let state = self.best(&ids).and_then(|(_, stored)| {
             let state = file::read(&stored.path, blank, backend.as_ref(), &options.draft);
             match &state {
@@ -135,6 +172,12 @@ impl Shared {
             }
             state
         });
+        if state.is_some() {
+            self.count(|stats| {
+                stats.hits += 1;
+                stats.read_s += began.elapsed().as_secs_f64();
+            });
+        }
         // Whoever asked may have gone.
         let _ = reply.send(state.map(Arc::new));
     }
@@ -143,6 +186,16 @@ impl Shared {
     fn forget(&self, stored: &Stored) {
         self.folder.remove(&stored.path);
         self.index().states.retain(|state| state.path != stored.path);
+        self.count(|stats| stats.damaged += 1);
+    }
+
+    fn count(&self, add: impl FnOnce(&mut TierStats)) {
+        add(&mut self.stats.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Whether the disk has room left, beside what stays free.
+    fn has_room(&self) -> bool {
+        space(&self.options.folder).is_none_or(|(free, all)| free > all / FREE)
     }
 
     /// Writes a state, unless one that is there serves for all it serves for, and makes room.
@@ -150,7 +203,9 @@ impl Shared {
         if self.best(snapshot.ids()).is_some_and(|(len, _)| len == snapshot.len()) {
             return;
         }
-        let Ok(stored) = self.folder.write(snapshot, &self.options.draft) else { return };
+        let written = self.has_room().then(|| self.folder.write(snapshot, &self.options.draft).ok());
+        let Some(stored) = written.flatten() else { return self.count(|stats| stats.failed += 1) };
+        self.count(|stats| stats.stored += 1);
         let divisible = self.blank.target().is_divisible();
         let mut index = self.index();
         let covered =
@@ -173,6 +228,7 @@ impl Shared {
             let oldest = index.states.remove(0);
             held -= oldest.bytes;
             self.folder.remove(&oldest.path);
+            self.count(|stats| stats.evicted += 1);
         }
     }
 

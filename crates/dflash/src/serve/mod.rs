@@ -8,7 +8,7 @@ mod names;
 mod request;
 
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dflash_grammar::Grammars;
 use dflash_server::metrics::Metrics;
@@ -29,6 +29,9 @@ pub use logs::LogChoice;
 pub use names::ServedNames;
 pub use request::ServeRequest;
 
+/// For states that are to be written when the server has ended.
+const WRITING: Duration = Duration::from_secs(10);
+
 /// Runs the command.
 ///
 /// # Errors
@@ -45,10 +48,12 @@ pub fn serve(request: &ServeRequest, env: &Environment) -> Outcome<ExitCode> {
     let (_, caught) = Interrupt::catch();
     let metrics = Metrics::new(request.logs.diagnostics(&model, request)?);
     let app = App::observed(model, request.settings.clone(), metrics);
+    let engine = app.model.engine.end();
     let ended = dflash_server::serve(app, |address| say(banner.at(address)));
     drop(experience);
     match ended.map_err(|error| no_server(&error))? {
-        Ended::Drained => {}
+        // What is kept of the last answers is written.
+        Ended::Drained => drop(engine.wait(WRITING)),
         Ended::Cut(signal) => {
             drop(caught);
             interrupt::end_by_signal(number(signal));
