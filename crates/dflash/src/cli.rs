@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::prefix::PrefixArgs;
 use crate::serve::ServeArgs;
 use crate::suite::SuiteArgs;
 use crate::train::TrainArgs;
@@ -293,6 +294,10 @@ pub struct DoctorArgs {
     /// Settings of the decoding loop.
     #[command(flatten)]
     pub runtime: RuntimeArgs,
+
+    /// What a server keeps of prompts and answers.
+    #[command(flatten)]
+    pub prefix: PrefixArgs,
 }
 
 /// `dflash models`

@@ -180,6 +180,8 @@ pub struct DoctorRequest {
     /// The shared settings, or what is wrong with them: that is a finding of the doctor's, and the
     /// other checks still run.
     pub options: Outcome<Options>,
+    /// What a server keeps of prompts and answers, or what is wrong with that.
+    pub prefix: Outcome<PrefixChoice>,
 }
 
 impl DoctorRequest {
@@ -190,6 +192,7 @@ impl DoctorRequest {
             json: args.json,
             strict: args.strict,
             options: Options::resolve(&args.pair, &args.runtime, env),
+            prefix: PrefixChoice::read(&args.prefix, env),
         })
     }
 }

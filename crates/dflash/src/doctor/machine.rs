@@ -5,6 +5,7 @@ use super::Check;
 use crate::cache::human_bytes;
 use crate::cores::cores;
 use crate::options::Options;
+use crate::prefix::{PrefixChoice, space};
 
 /// Features that kernels may use, in the order of their age.
 fn features() -> Vec<&'static str> {
@@ -80,4 +81,30 @@ pub fn cache(options: &Options) -> Check {
         message += &format!("\n{:>10}  {}", human_bytes(file.bytes), file.name);
     }
     Check::ok("cache", message).with(json!({ "directory": root.to_string(), "files": files }))
+}
+
+/// What a server would keep of prompts and answers, and whether it can.
+pub fn prefix(choice: &PrefixChoice, options: &Options) -> Check {
+    let Some(memory) = choice.memory() else { return Check::ok("prefix", "nothing is kept of prompts") };
+    let mut message =
+        format!("{} states in {} of memory at most", memory.entries, human_bytes(memory.bytes as u64));
+    let folder = match choice.folder(options) {
+        None => return Check::ok("prefix", message + ", nothing on disk"),
+        Some(Err(failure)) => return Check::warning("prefix", failure.to_string()),
+        Some(Ok(folder)) => folder,
+    };
+    let most = choice.prefix_cache_l2_max_bytes.value;
+    message += &format!("\n{} in {} at most", human_bytes(most), folder.display());
+    let writable = std::fs::create_dir_all(&folder)
+        .and_then(|()| tempfile::Builder::new().prefix(".doctor-").tempfile_in(&folder).map(drop));
+    if let Err(error) = writable {
+        return Check::fatal("prefix", format!("{} cannot be written: {error}", folder.display()));
+    }
+    match space(&folder) {
+        Some((free, _)) if free < most => {
+            let advice = "a twentieth of the disk stays free; --prefix-cache-l2-max-bytes sets another limit";
+            Check::warning("prefix", format!("{message}, but {} are free\n{advice}", human_bytes(free)))
+        }
+        _ => Check::ok("prefix", message),
+    }
 }

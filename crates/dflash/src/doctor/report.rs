@@ -2,6 +2,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::options::Options;
+use crate::prefix::PrefixChoice;
 
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -70,6 +71,17 @@ pub struct Summary {
     pub warnings: usize,
 }
 
+/// Every option with its origin.
+#[derive(Debug, Clone, Serialize)]
+pub struct EffectiveConfig {
+    /// Those that commands share.
+    #[serde(flatten)]
+    pub options: Options,
+    /// What a server keeps of prompts and answers.
+    #[serde(flatten)]
+    pub prefix: PrefixChoice,
+}
+
 /// What `dflash doctor --json` prints.
 #[derive(Debug, Clone, Serialize)]
 pub struct DoctorReport {
@@ -78,14 +90,14 @@ pub struct DoctorReport {
     /// This build.
     pub version: &'static str,
     /// Every option with its origin; absent when one cannot be understood.
-    pub effective_config: Option<Options>,
+    pub effective_config: Option<EffectiveConfig>,
     /// The findings.
     pub checks: Vec<Check>,
 }
 
 impl DoctorReport {
     /// Sums the checks up.
-    pub fn new(effective_config: Option<Options>, checks: Vec<Check>) -> Self {
+    pub fn new(effective_config: Option<EffectiveConfig>, checks: Vec<Check>) -> Self {
         let count = |status| checks.iter().filter(|check| check.status == status).count();
         let summary = Summary {
             status: checks.iter().map(|check| check.status).max().unwrap_or(Status::Ok),

@@ -81,16 +81,18 @@ impl PrefixChoice {
         })
     }
 
+    /// The folder of all states on disk; `None` where none are kept there.
+    pub fn folder(&self, options: &Options) -> Option<Outcome<PathBuf>> {
+        let wanted = self.prefix_cache.value && self.prefix_cache_l2.value;
+        let own = || Ok(options.cache()?.root().join("prefix"));
+        wanted.then(|| self.prefix_cache_l2_dir.value.clone().map_or_else(own, Ok))
+    }
+
     /// What is kept on disk; `None` for nothing. Where that cannot be, a line says why.
     pub fn disk(&self, decoder: &Decoder, info: &PairInfo, options: &Options) -> Option<DiskTier> {
-        if !self.prefix_cache.value || !self.prefix_cache_l2.value {
-            return None;
-        }
+        let root = self.folder(options)?;
         let open = || -> Outcome<DiskTier> {
-            let root = match &self.prefix_cache_l2_dir.value {
-                Some(dir) => dir.clone(),
-                None => options.cache()?.root().join("prefix"),
-            };
+            let root = root?;
             let backend = decoder.target().backend();
             let failed =
                 |error| Failure::new(format!("states cannot be kept in {}", root.display())).cause(error);
