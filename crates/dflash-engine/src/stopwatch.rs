@@ -115,16 +115,28 @@ impl<'a> Stopwatch<'a> {
         self.decoder.options().max_width().min(room).max(1)
     }
 
+    /// Rows that a proposer, which costs something, proposes for at most.
+    fn block(&mut self, proposer: usize) -> usize {
+        let most = self.width();
+        let offer = self.decoder.proposers()[proposer].offer(&mut self.states[proposer][0], &self.ids);
+        most.min(offer.ids + 1)
+    }
+
     /// For each of `widths` that the decoder takes, for its widest, and for what its sequences have together: the
-    /// verification, and every proposal that costs something.
-    pub fn passes(&self, widths: &[usize]) -> Vec<Pass> {
-        let (most, sequences) = (self.width(), self.caches.len());
-        let alone = || widths.iter().copied().filter(|&width| width < most).chain([most]);
-        let rows: BTreeSet<usize> = alone().chain(shared(most, sequences)).collect();
+    /// verification, and every proposal that costs something, as far as its proposer goes.
+    pub fn passes(&mut self, widths: &[usize]) -> Vec<Pass> {
+        let sequences = self.caches.len();
+        let alone = |most: usize| widths.iter().copied().filter(move |&width| width < most).chain([most]);
+        let most = self.width();
+        let rows: BTreeSet<usize> = alone(most).chain(shared(most, sequences)).collect();
         let mut passes: Vec<Pass> = rows.into_iter().map(Pass::Verify).collect();
-        let mates = || MATES.into_iter().filter(|&mates| mates <= sequences).map(|mates| mates * most);
-        for (proposer, states) in self.states.iter().enumerate() {
-            let widths = alone().chain(mates()).filter(|&width| width > 1 && !states.is_empty());
+        for proposer in 0..self.states.len() {
+            if self.states[proposer].is_empty() {
+                continue;
+            }
+            let most = self.block(proposer);
+            let mates = MATES.into_iter().filter(|&mates| mates <= sequences).map(|mates| mates * most);
+            let widths = alone(most).chain(mates).filter(|&width| width > 1);
             passes.extend(widths.map(|width| Pass::Propose { proposer, width }));
         }
         passes
@@ -189,7 +201,7 @@ impl<'a> Stopwatch<'a> {
     }
 
     fn propose(&mut self, index: usize, width: usize) -> Result<(), EngineError> {
-        let (proposer, most) = (&self.decoder.proposers()[index], self.width());
+        let (most, proposer) = (self.block(index), &self.decoder.proposers()[index]);
         let Self { states, ids, drafted, confidence, .. } = self;
         let said = drafted.iter_mut().zip(confidence);
         let requests = states[index].iter_mut().zip(said).take(width.div_ceil(most));

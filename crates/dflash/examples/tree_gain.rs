@@ -25,7 +25,7 @@ const EVALUATION: &str = include_str!("../../../models/smollm2-135m-dflash/eval.
 /// Alternatives per position that are recorded.
 const RANKS: usize = 8;
 /// Rows of the blocks that are drafted, and rows verified at most.
-const WIDTHS: [usize; 3] = [4, 8, 16];
+const WIDTHS: [usize; 3] = [2, 4, 8];
 const MOST_ROWS: usize = 16;
 
 fn main() -> Outcome<()> {

@@ -84,7 +84,8 @@ pub struct RuntimeArgs {
     #[arg(long, value_name = "MODE")]
     pub verify_mode: Option<String>,
 
-    /// Positions per block, the staged token included [default and most: the draft's own block size, or 16].
+    /// Positions per block, the staged token included; a draft takes no more than its own block has
+    /// [default and most: 16, or the draft's own block size if that is more].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub block_tokens: Option<String>,
 

@@ -291,10 +291,10 @@ fn open_draft(found: &Draft, target: &dyn Target, options: &Options) -> Outcome<
     }
 }
 
-/// Rows of a block: at most what the draft was trained for.
+/// Rows of a block: as many as a copy or a draft can fill. A draft proposes no more than it was trained for.
 fn block(draft: &DraftInfo, options: &Options) -> usize {
     let most = match draft {
-        DraftInfo::Model { spec, .. } => spec.block,
+        DraftInfo::Model { spec, .. } => spec.block.max(DEFAULT_BLOCK),
         DraftInfo::None | DraftInfo::Ngram => DEFAULT_BLOCK,
     };
     options.block_tokens.value.unwrap_or(most).min(most)

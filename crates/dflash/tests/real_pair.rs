@@ -79,7 +79,7 @@ fn decode(
 struct Evaluation {
     prompts: Vec<Vec<u32>>,
     users: Vec<String>,
-    /// Tokens per cycle of the reference evaluation at width 8 and 16.
+    /// Tokens per cycle that were measured when it was made, at widths 8 and 4.
     reference: [f64; 2],
 }
 
@@ -95,7 +95,7 @@ fn evaluation() -> Evaluation {
     Evaluation {
         prompts: list.iter().map(ids).collect(),
         users: list.iter().map(|prompt| prompt["user"].as_str().expect("text").to_owned()).collect(),
-        reference: [figure("tokens_per_cycle_width_8"), figure("tokens_per_cycle_width_16")],
+        reference: [figure("tokens_per_cycle_width_8"), figure("tokens_per_cycle_width_4")],
     }
 }
 
@@ -224,26 +224,26 @@ fn the_draft_reaches_what_its_evaluation_states_and_its_taps_matter() {
     let Evaluation { prompts, reference, .. } = evaluation();
     let (answers, at_8): (Vec<_>, Vec<_>) = decode_all(&files, &prompts, 8).into_iter().unzip();
     assert_eq!(replay(&files, &files.draft, &prompts, &answers, 8), at_8, "a replay takes the same cycles");
-    let at_16 = replay(&files, &files.draft, &prompts, &answers, 16);
-    let decoded_at_16: Vec<_> = decode_all(&files, &prompts[..2], 16);
+    let at_4 = replay(&files, &files.draft, &prompts, &answers, 4);
+    let decoded_at_4: Vec<_> = decode_all(&files, &prompts[..2], 4);
     assert_eq!(
-        decoded_at_16.iter().map(|(ids, _)| ids).collect::<Vec<_>>(),
+        decoded_at_4.iter().map(|(ids, _)| ids).collect::<Vec<_>>(),
         answers[..2].iter().collect::<Vec<_>>()
     );
-    assert_eq!(decoded_at_16.iter().map(|(_, cycles)| *cycles).collect::<Vec<_>>(), at_16[..2]);
+    assert_eq!(decoded_at_4.iter().map(|(_, cycles)| *cycles).collect::<Vec<_>>(), at_4[..2]);
     let shifted =
         [1, -1].map(|by| replay(&files, shifted_taps(&files.draft, by).path(), &prompts, &answers, 8));
 
     // The id from prefill is not the draft's.
     let tokens: usize = answers.iter().map(|ids| ids.len() - 1).sum();
     let per_cycle = |cycles: &[usize]| tokens as f64 / cycles.iter().sum::<usize>() as f64;
-    let (at_8, at_16) = (per_cycle(&at_8), per_cycle(&at_16));
+    let (at_8, at_4) = (per_cycle(&at_8), per_cycle(&at_4));
     let shifted = shifted.map(|cycles| per_cycle(&cycles));
     eprintln!(
-        "tokens per cycle: {at_8:.4} at width 8, {at_16:.4} at width 16, taps one layer off {shifted:.4?}"
+        "tokens per cycle: {at_8:.4} at width 8, {at_4:.4} at width 4, taps one layer off {shifted:.4?}"
     );
-    for (measured, reference) in [at_8, at_16].into_iter().zip(reference) {
-        assert!((measured / reference - 1.0).abs() < 0.1, "{measured} against {reference}");
+    for (measured, reference) in [at_8, at_4].into_iter().zip(reference) {
+        assert!((measured / reference - 1.0).abs() < 0.02, "{measured} against {reference}");
     }
     assert!(
         shifted.iter().all(|&shifted| at_8 > shifted),

@@ -128,7 +128,11 @@ fn a_draft_is_trained_exported_and_drafts() {
         let told: Value = serde_json::from_str(&succeed(&told)).unwrap();
         let all = &told["evaluation"]["all"];
         assert!(all["prompts"] == 1 && all["cycles"].as_u64() <= all["tokens"].as_u64(), "{told}");
-        assert_eq!(told["speeds"].as_array().map(Vec::len), Some(8), "{told}");
+        let widths = told["speeds"].as_array().expect("speeds by width");
+        assert!(
+            widths.len() > 2 && widths.iter().all(|speed| speed["cycle_s"].as_f64() > Some(0.0)),
+            "{told}"
+        );
     }
     let checked = ["generate", "--draft", path(&draft), "--check", "--max-tokens", "12", "--prompt", "Hello"];
     succeed(&checked);

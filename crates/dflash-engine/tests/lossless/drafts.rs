@@ -87,6 +87,33 @@ fn a_real_draft_changes_nothing_in_any_mode_at_any_cap() {
 }
 
 #[test]
+fn a_draft_of_short_blocks_beside_copies_of_long_ones() {
+    let case = Case::tiny_llama();
+    let truth = Truth::new(&case, Answers::Greedy, 30, 90);
+    for mode in [VerifyMode::Adaptive, VerifyMode::Tree, VerifyMode::Fixed] {
+        let target = truth.target();
+        let tiny = TinyDraft { block: 4, taps: vec![target.spec().layers - 1], ..TinyDraft::default() };
+        let draft = draft_for(target.as_ref(), &tiny, CUT);
+        let proposers: Vec<Box<dyn Proposer>> =
+            vec![Box::new(ContextCopy::new(BLOCK)), Box::new(BlockDiffusion::new(draft))];
+        let mut decoder = Decoder::new(target, proposers, options(mode));
+        let costs = StepCosts::measure(&decoder, 4, &mut || {}).unwrap();
+        let proposed = costs.propose[1].as_ref().expect("costs of the draft").points();
+        assert_eq!(
+            proposed.iter().map(|point| point.0).collect::<Vec<_>>(),
+            [2, 4, 8, 16],
+            "times 1, 2 and 4"
+        );
+        decoder.set_costs(nearly_free(2));
+        let got = speculative(&decoder, &truth.prompt, 90);
+        assert_eq!(got.ids, truth.ids, "{mode:?}");
+        let widest = got.stats.cycles_by_width.keys().max();
+        assert!(widest.is_some_and(|&width| width > 4), "copies are longer: {:?}", got.stats);
+        assert!(got.stats.cycles_by_proposer.contains_key("copy"), "{:?}", got.stats);
+    }
+}
+
+#[test]
 fn long_runs_with_a_draft() {
     for name in ["qwen3_5/wrapper-r2", "qwen3_5_moe/flat-separate-r3", "gemma4/ple", "lfm2/bias"] {
         let case = Case::long(name);

@@ -204,6 +204,22 @@ fn a_run_that_goes_on_is_the_run_that_never_stopped() {
 }
 
 #[test]
+fn a_markov_head_learns_at_four_times_the_rate() {
+    let shape = shape(1, 4);
+    let mut trainer = trainer(&shape, 0.01);
+    let before = trainer.weights().unwrap();
+    let rate = trainer.step(&batch(&shape, 0)).unwrap().rate;
+    let after = trainer.weights().unwrap();
+    // The first step of Adam is as long as the rate, and the decay a hundredth of what is there.
+    for (name, times) in [("layers.0.mlp.down_proj.weight", 1.0), ("markov_head.markov_w2.weight", 4.0)] {
+        let moved =
+            before[name].values.iter().zip(&after[name].values).map(|(a, b)| f64::from((a - b).abs()));
+        let most = moved.fold(0.0, f64::max);
+        assert!((most / rate - times).abs() < 0.1 * times, "{name}: {most} at {rate}");
+    }
+}
+
+#[test]
 fn training_learns_what_is_to_be_learned() {
     let shape = shape(2, 0);
     let mut trainer = trainer(&shape, 0.02);

@@ -352,3 +352,44 @@ fn parted(features: &Features<'_>, index: usize, width: usize) -> (Vec<f32>, Vec
     }
     parts
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(block: usize) -> RunSettings {
+        RunSettings {
+            model: String::new(),
+            data: String::new(),
+            layers: 1,
+            block,
+            taps: None,
+            vocab: 0,
+            markov_rank: 0,
+            mask_id: 0,
+            start: Start::Random,
+            steps: 8,
+            sequences: 1,
+            anchors: 32,
+            gamma: 4.0,
+            learning_rate: 1e-3,
+            warmup: 0.0,
+            weight_decay: 0.0,
+            clip: 1.0,
+            held_out: 0,
+            evaluate_every: 1,
+            seed: 0,
+        }
+    }
+
+    #[test]
+    fn three_steps_of_four_have_twice_as_many_blocks_of_half_the_length() {
+        let sizes = |block, step| {
+            let BatchOptions { block, anchors, .. } = blocks(&settings(block), step);
+            (block, anchors)
+        };
+        assert_eq!([0, 1, 2, 3, 4, 7].map(|step| sizes(8, step).0), [4, 4, 4, 8, 4, 8]);
+        assert_eq!((sizes(8, 0), sizes(8, 3)), ((4, 64), (8, 32)));
+        assert_eq!([0, 3].map(|step| sizes(3, step)), [(3, 32); 2], "half of it would have no slot");
+    }
+}

@@ -201,10 +201,14 @@ fn all_ids(prompts: &[Answered<'_>], leg: Leg) -> String {
 
 /// At the measured rows.
 fn costs(ceiling: &Ceiling<'_>) -> Vec<Cost> {
+    // A draft's block may be shorter than a copy.
+    let measured = |curve: &dflash_engine::Curve, rows| {
+        rows > 1 && curve.points().last().is_some_and(|last| rows <= last.0)
+    };
     let cost = |&(rows, seconds): &(usize, f64)| Cost {
         rows,
         verify_ms: 1e3 * seconds,
-        draft_ms: ceiling.draft.filter(|_| rows > 1).map(|curve| 1e3 * curve.at(rows)),
+        draft_ms: ceiling.draft.filter(|curve| measured(curve, rows)).map(|curve| 1e3 * curve.at(rows)),
     };
     ceiling.verify.points().iter().map(cost).collect()
 }

@@ -204,7 +204,8 @@ fn rounds_go_there_and_back_and_every_number_is_that_of_its_runs() {
     }
 
     let positions = summary["acceptance_by_position"].as_array().unwrap();
-    assert_eq!(positions.len(), BLOCK - 1);
+    // Copies may be longer than blocks of the draft.
+    assert!((BLOCK - 1..16).contains(&positions.len()), "{positions:?}");
     let dflash = || trials.iter().filter(|trial| trial["leg"] == "dflash");
     let verified: f64 = dflash().map(|trial| number(trial, "drafted")).sum();
     assert_eq!(positions.iter().map(|position| number(position, "verified")).sum::<f64>(), verified);
@@ -214,7 +215,7 @@ fn rounds_go_there_and_back_and_every_number_is_that_of_its_runs() {
     assert_eq!(keys(&summary["bandwidth"])[1..], ["plain_fraction", "dflash_fraction", "ngram_fraction"]);
     let rows: Vec<u64> =
         summary["costs"].as_array().unwrap().iter().map(|cost| cost["rows"].as_u64().unwrap()).collect();
-    assert_eq!(rows, [1, 2, 4, 8]);
+    assert_eq!(rows, [1, 2, 4, 8, 16]);
     let costs = &summary["costs"];
     assert!(costs[0]["draft_ms"].is_null() && costs[1]["draft_ms"].as_f64() > Some(0.0), "{costs}");
 }

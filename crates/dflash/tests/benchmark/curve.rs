@@ -50,7 +50,7 @@ fn the_json_report_has_these_keys_and_they_agree() {
     assert_eq!(report["pair"]["draft"], "[DIR]/draft");
     assert_eq!((&report["threads"], &report["context"]), (&1.into(), &64.into()));
     assert!(report["build"].as_str().unwrap().starts_with(env!("CARGO_PKG_VERSION")));
-    assert_eq!(rows(&report["rows"]), [1, 2, 3, 4, 6, 8]);
+    assert_eq!(rows(&report["rows"]), [1, 2, 3, 4, 6, 8, 12, 16]);
     assert_eq!(rows(&report["draft"]), [2, 3, 4, 6, 8]);
     let one = report["rows"][0]["step_ms"].as_f64().unwrap();
     for point in report["rows"].as_array().unwrap() {
@@ -104,9 +104,9 @@ fn what_it_measures_is_what_decoding_picks_widths_by() {
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     };
     generate();
-    assert_eq!(widths(), [1, 2, 4, 8]);
+    assert_eq!(widths(), [1, 2, 4, 8, 16]);
     curve(&sandbox, &draft, &[]);
-    assert_eq!(widths(), [1, 2, 3, 4, 6, 8], "the curve takes the place of what was known");
+    assert_eq!(widths(), [1, 2, 3, 4, 6, 8, 12, 16], "the curve takes the place of what was known");
     let measured = known();
     generate();
     assert_eq!(known(), measured, "known costs are not measured again");
@@ -114,7 +114,7 @@ fn what_it_measures_is_what_decoding_picks_widths_by() {
     let config = Path::new(&draft).join("config.json");
     std::fs::write(&config, std::fs::read_to_string(&config).unwrap() + "\n").unwrap();
     generate();
-    assert_eq!(widths(), [1, 2, 4, 8], "another draft in its place is measured");
+    assert_eq!(widths(), [1, 2, 4, 8, 16], "another draft in its place is measured");
     assert_ne!(entry()["of"], state);
     assert_eq!(known().as_object().unwrap().len(), 1, "nothing is left of the old one");
 }
