@@ -96,7 +96,7 @@ fn restore_law_repeated_interleaved_and_growing_prompts() {
         let shared = prompt(70, vocab, 1);
         let with = |seed| [&shared[..], &prompt(30, vocab, seed)].concat();
         let (a, b) = (with(2), with(3));
-        let boundaries = vec![20, 70, 97];
+        let boundaries = [20, 70, 97];
         // What a client makes of the first answer: the whole of it, and without its first ids.
         let answer = cold(&drafting(&case, 0), &a, 12).ids;
         let grown = [&a[..], &answer, &prompt(20, vocab, 4)].concat();

@@ -7,6 +7,7 @@ use crate::cli::{BenchmarkArgs, DoctorArgs, GenerateArgs, PairArgs, RuntimeArgs}
 use crate::env::Environment;
 use crate::options::{self, Options, VerifyMode};
 use crate::pair::{DraftChoice, PairChoice};
+use crate::prefix::PrefixChoice;
 use crate::prompt;
 use crate::report::{Failure, Outcome};
 use crate::sampling::SamplingChoice;
