@@ -210,3 +210,23 @@ fn one_writes_and_the_limit_holds() {
     let held: u64 = house.files().iter().map(|file| fs::metadata(file).unwrap().len()).sum();
     assert!(held <= 3 * size + size / 2, "{held} bytes of {size} each");
 }
+
+#[test]
+fn what_cannot_be_written_fails_no_request() {
+    let house = House::new(None);
+    let engine = house.engine("d", PLENTY);
+    fs::remove_dir_all(house.states()).unwrap();
+    fs::write(house.states(), "no folder").unwrap();
+    let first = prompt(100, 1);
+    let (answer, _) = ask(&engine, &first);
+    let next = [&first[..], &answer, &prompt(10, 2)].concat();
+    let (_, stats) = ask(&engine, &next);
+    assert!(stats.cached_tokens > 0, "memory goes on");
+    let failed = || engine.prefix_stats().tier.unwrap().failed;
+    let began = Instant::now();
+    while failed() == 0 && began.elapsed() < Duration::from_secs(20) {
+        ask(&engine, &next);
+    }
+    assert!(failed() > 0);
+    assert_eq!(engine.prefix_stats().tier.unwrap().stored, 0);
+}

@@ -5,7 +5,7 @@ use super::Check;
 use crate::cache::human_bytes;
 use crate::cores::cores;
 use crate::options::Options;
-use crate::prefix::{PrefixChoice, space};
+use crate::prefix::{PrefixChoice, room};
 
 /// Features that kernels may use, in the order of their age.
 fn features() -> Vec<&'static str> {
@@ -100,10 +100,13 @@ pub fn prefix(choice: &PrefixChoice, options: &Options) -> Check {
     if let Err(error) = writable {
         return Check::fatal("prefix", format!("{} cannot be written: {error}", folder.display()));
     }
-    match space(&folder) {
-        Some((free, _)) if free < most => {
-            let advice = "a twentieth of the disk stays free; --prefix-cache-l2-max-bytes sets another limit";
-            Check::warning("prefix", format!("{message}, but {} are free\n{advice}", human_bytes(free)))
+    match room(&folder) {
+        Some(0) => {
+            let advice = "the disk is nearly full, nothing will be kept there: --prefix-cache-l2-dir names another folder";
+            Check::warning("prefix", format!("{message}\n{advice}"))
+        }
+        Some(room) if room < most => {
+            Check::ok("prefix", format!("{message}, {} as the disk is now", human_bytes(room)))
         }
         _ => Check::ok("prefix", message),
     }

@@ -40,8 +40,8 @@ pub struct PrefixArgs {
     #[arg(long, value_name = "DIR")]
     pub prefix_cache_l2_dir: Option<PathBuf>,
 
-    /// Disk for states at most, as in 20GiB [env: DFLASH_PREFIX_CACHE_L2_MAX_BYTES] [default: 50GiB, of which the
-    /// disk always keeps a twentieth free].
+    /// Disk for states at most, as in 20GiB [env: DFLASH_PREFIX_CACHE_L2_MAX_BYTES] [default: 50GiB; 4GiB of the disk stay
+    /// free, or a twentieth].
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
     pub prefix_cache_l2_max_bytes: Option<String>,
 }

@@ -15,5 +15,5 @@ mod tier;
 pub use args::PrefixArgs;
 pub use choice::PrefixChoice;
 pub use key::PrefixKey;
-pub use space::space;
+pub use space::room;
 pub use tier::{DiskOptions, DiskTier};

@@ -1,3 +1,4 @@
+use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,15 +10,14 @@ use dflash_tensor::Backend;
 
 use super::file;
 use super::folder::{Folder, Stored};
-use super::space::space;
+use super::space::room;
+use crate::report::say;
 
 /// States that wait to be written: more are dropped, since writing is slower than making them.
 const WAITING: usize = 4;
 
 /// For these at the end.
 const LAST_WRITES: Duration = Duration::from_secs(10);
-/// Of a disk, that part stays free.
-const FREE: u64 = 20;
 
 /// What of a disk may be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl DiskTier {
     ///
     /// # Errors
     /// A folder that cannot be made.
-    pub fn open(options: DiskOptions, blank: Snapshot, backend: Arc<dyn Backend>) -> std::io::Result<Self> {
+    pub fn open(options: DiskOptions, blank: Snapshot, backend: Arc<dyn Backend>) -> io::Result<Self> {
         let folder = Folder::open(options.folder.clone())?;
         let shared = Arc::new(Shared {
             folder,
@@ -193,18 +193,36 @@ impl Shared {
         add(&mut self.stats.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Whether the disk has room left, beside what stays free.
-    fn has_room(&self) -> bool {
-        space(&self.options.folder).is_none_or(|(free, all)| free > all / FREE)
+    /// Writes a state, if the disk has room beside what stays free.
+    fn write(&self, snapshot: &Snapshot) -> io::Result<Stored> {
+        match room(&self.options.folder) {
+            Some(0) => Err(io::ErrorKind::StorageFull.into()),
+            _ => self.folder.write(snapshot, &self.options.draft),
+        }
     }
 
-    /// Writes a state, unless one that is there serves for all it serves for, and makes room.
+    /// Counts a state that was not written, and says why the first was not.
+    fn fail(&self, error: &io::Error) {
+        let mut failed = 0;
+        self.count(|stats| {
+            stats.failed += 1;
+            failed = stats.failed;
+        });
+        if failed == 1 {
+            let folder = self.options.folder.display();
+            say(format_args!("warning: states are not kept in {folder}: {error}"));
+        }
+    }
+
+    /// Keeps a state, unless one that is there serves for all it serves for, and makes room.
     fn keep(&self, snapshot: &Snapshot) {
         if self.best(snapshot.ids()).is_some_and(|(len, _)| len == snapshot.len()) {
             return;
         }
-        let written = self.has_room().then(|| self.folder.write(snapshot, &self.options.draft).ok());
-        let Some(stored) = written.flatten() else { return self.count(|stats| stats.failed += 1) };
+        let stored = match self.write(snapshot) {
+            Ok(stored) => stored,
+            Err(error) => return self.fail(&error),
+        };
         self.count(|stats| stats.stored += 1);
         let divisible = self.blank.target().is_divisible();
         let mut index = self.index();
