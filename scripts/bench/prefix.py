@@ -1,11 +1,14 @@
-"""What the prefix cache saves on the default pair.
+"""What the prefix cache saves on the default pair, and whether it changes an answer.
 
     cargo build --release
-    python scripts/bench/prefix.py [target/release/dflash]
+    python scripts/bench/prefix.py target/release/dflash [times] [load] [memory]
 
-Time to the first token of a prompt of about 2,000 tokens: cold, repeated from memory, and from disk after a restart,
-medians of five prompts each; the part of the prompt tokens of a chat of ten turns that were not read again; and whether
-every answer is that of a server that keeps nothing. Standard library only; nothing else may run meanwhile.
+times: time to the first token of a prompt of about 2,000 tokens: cold, repeated from memory, and from disk after a restart,
+medians of five prompts each; the part of the prompt tokens of a chat of ten turns that were not read again.
+load: eight clients with one long beginning and questions of their own for two minutes; every answer against that of a
+server that keeps nothing, asked alone.
+memory: the server's memory over 500 different prompts, when the cache has filled and at the end.
+Standard library only; nothing else may run meanwhile.
 """
 
 import json
@@ -15,11 +18,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 
-BINARY = sys.argv[1] if len(sys.argv) > 1 else "target/release/dflash"
+BINARY, *PARTS = sys.argv[1:] or ["target/release/dflash"]
 PROMPTS, TURNS, WORDS = 5, 10, 1500
+CLIENTS, SECONDS, QUESTIONS = 8, 120, 40
+DIFFERENT, SMALL = 500, "64MiB"
 
 
 class Server:
@@ -85,7 +91,7 @@ def chat(server):
     return tokens, cached, said
 
 
-def main():
+def times():
     with tempfile.TemporaryDirectory() as folder:
         server = Server(folder, "--no-prefix-cache")
         server.ask(prompt(99))
@@ -115,4 +121,52 @@ def main():
     print("all answers are those of a server that keeps nothing:", "yes" if same and said == wanted else "NO")
 
 
-main()
+def load():
+    shared = prompt(7)[0]["content"]
+    questions = [[{"role": "system", "content": shared}, {"role": "user", "content": f"Tell me about the number {n}."}]
+                 for n in range(QUESTIONS)]
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(folder, "--no-prefix-cache")
+        alone = [server.ask(question, 40)[1] for question in questions]
+        server.end()
+        server = Server(folder, "--max-batch", str(CLIENTS))
+        end, counts = time.monotonic() + SECONDS, []
+
+        def client(number):
+            asked, wrong, cached, at = 0, 0, 0, number
+            while time.monotonic() < end:
+                _, text, usage = server.ask(questions[at % QUESTIONS], 40)
+                asked, wrong = asked + 1, wrong + (text != alone[at % QUESTIONS])
+                cached += usage["prompt_tokens_details"]["cached_tokens"]
+                at += 3
+            counts.append((asked, wrong, cached))
+
+        clients = [threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)]
+        for thread in clients:
+            thread.start()
+        for thread in clients:
+            thread.join()
+        server.end()
+    asked, wrong, cached = map(sum, zip(*counts))
+    print(f"{CLIENTS} clients, {SECONDS} s: {asked} answers, {wrong} not those of a request alone, "
+          f"{cached / asked:.0f} prompt tokens of each kept")
+
+
+def memory():
+    def resident():
+        status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1e3
+
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(folder, "--prefix-cache-max-bytes", SMALL)
+        told = []
+        for seed in range(DIFFERENT):
+            server.ask([{"role": "user", "content": prompt(seed + 1000)[0]["content"][:1500]}], 2)
+            if (seed + 1) % 100 == 0:
+                told.append(f"{resident():.0f}")
+        server.end()
+    print(f"memory after 100, 200, ... {DIFFERENT} different prompts, at most {SMALL} of states: {', '.join(told)} MB")
+
+
+for part in PARTS or ["times", "load", "memory"]:
+    {"times": times, "load": load, "memory": memory}[part]()

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{EngineError, PolicyStats, TokenLogprobs};
+use crate::{EngineError, Lookup, PolicyStats, TokenLogprobs};
 
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -67,6 +67,8 @@ pub struct Stats {
     pub prompt_tokens: usize,
     /// Those of them that were not prefilled, as their state was kept.
     pub cached_tokens: usize,
+    /// What came of looking the prompt up; `None` where nothing is kept.
+    pub prefix: Option<Lookup>,
     /// Ids delivered.
     pub completion_tokens: usize,
     /// Seconds from start to the first id's choice.

@@ -41,7 +41,7 @@ pub use guard::{TokenGuard, Verdict};
 pub use handle::{EngineEnd, EngineHandle, EngineOptions};
 pub use load::Load;
 pub use mask::TokenMask;
-pub use prefix::{PrefixOptions, PrefixStats, PrefixTier, Snapshot, TierStats};
+pub use prefix::{Found, Lookup, Lookups, PrefixOptions, PrefixStats, PrefixTier, Snapshot, TierStats};
 pub use proposer::{Offer, ProposeRequest, Proposer, ProposerState};
 pub use request::{Decoding, Request};
 pub use sampling::{Sampling, SamplingParams, TokenLogprobs};

@@ -63,7 +63,7 @@ impl House {
         let options = DiskOptions { folder: self.states(), draft: draft.to_owned(), bytes };
         let backend = Arc::clone(decoder.target().backend());
         let tier = DiskTier::open(options, Snapshot::blank(&decoder), backend).unwrap();
-        let prefix = PrefixOptions { entries: 8, bytes: 1 << 30, longest: usize::MAX };
+        let prefix = PrefixOptions { entries: 8, bytes: 1 << 30, longest: usize::MAX, stride: 4096 };
         let options = EngineOptions { max_batch: 2, waiting: 8, step_rows: None, prefix: Some(prefix) };
         EngineHandle::start_with(decoder, options, Some(Box::new(tier)))
     }

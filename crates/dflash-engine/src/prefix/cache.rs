@@ -1,9 +1,9 @@
 use std::collections::HashSet;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
-use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
-use super::{Counts, PrefixTier, Snapshot};
+use super::{Counts, Found, Lookup, PrefixTier, Snapshot};
 use crate::Decoder;
 use crate::sequence::{Awaited, Sequence};
 
@@ -22,6 +22,8 @@ pub struct PrefixOptions {
     pub bytes: usize,
     /// Ids of a state at most.
     pub longest: usize,
+    /// Ids of a long prompt between two states, where a state cannot be cut.
+    pub stride: usize,
 }
 
 /// The states that are kept in memory, with a slower tier behind them at will.
@@ -59,10 +61,8 @@ impl PrefixCache {
     /// prefill more of its prompt.
     pub fn begin(&mut self, decoder: &Decoder, seq: &mut Sequence, others: &mut [Sequence]) {
         seq.kept = true;
-        if !seq.cache.is_divisible() && seq.cuts.last().is_none_or(|&last| last + WORTH_WAITING < seq.prompt)
-        {
-            // One that asks the same again could not go back to where one id is left to run.
-            seq.cut(seq.prompt - 1);
+        if !seq.cache.is_divisible() {
+            self.cut(seq);
         }
         let prompt = &seq.ids[..seq.prompt - 1];
         let shared = |other: &Sequence| {
@@ -77,14 +77,24 @@ impl PrefixCache {
         seq.awaits = match ahead {
             Some((shared, other)) if shared >= worth.max(stored) => {
                 other.cut(shared);
-                self.counts.joined.fetch_add(1, Relaxed);
+                self.counts.change(|stats| stats.joined += 1);
                 Some(Awaited::Prefill(shared))
             }
             _ if stored >= worth => self.tier.as_ref().map(|tier| Awaited::Tier(tier.fetch(prompt))),
             _ => None,
         };
         if seq.awaits.is_none() {
-            self.restore(decoder, seq);
+            self.restore(decoder, seq, None);
+        }
+    }
+
+    /// Where states are kept on the way, as none can be cut later.
+    fn cut(&self, seq: &mut Sequence) {
+        let last = seq.prompt - 1;
+        (1..=last / self.options.stride).for_each(|times| seq.cut(times * self.options.stride));
+        if seq.cuts.last().is_none_or(|&cut| cut + WORTH_WAITING <= last) {
+            // One that asks the same again could not go back to where one id is left to run.
+            seq.cut(last);
         }
     }
 
@@ -102,13 +112,15 @@ impl PrefixCache {
             }
         }
         for index in 0..seqs.len() {
-            if self.has_come(seqs, index) {
+            if let Some(fetched) = self.has_come(seqs, index) {
                 seqs[index].awaits = None;
-                self.restore(decoder, &mut seqs[index]);
+                self.restore(decoder, &mut seqs[index], fetched.as_ref());
+                fetched.into_iter().for_each(|snapshot| self.insert(snapshot));
             }
         }
         if let Some(tier) = &self.tier {
-            *self.counts.tier.lock().unwrap_or_else(PoisonError::into_inner) = Some(tier.stats());
+            let tier = tier.stats();
+            self.counts.change(|stats| stats.tier = Some(tier));
         }
     }
 
@@ -120,49 +132,72 @@ impl PrefixCache {
         }
     }
 
-    /// Whether a sequence has waited long enough: what it waited for is there, or will not come.
-    fn has_come(&mut self, seqs: &[Sequence], index: usize) -> bool {
+    /// Whether a sequence has waited long enough, as what it waited for is there or will not come; and what was fetched
+    /// for it.
+    fn has_come(&self, seqs: &[Sequence], index: usize) -> Option<Option<Arc<Snapshot>>> {
         let seq = &seqs[index];
         let prompt = &seq.ids[..seq.prompt];
-        match &seq.awaits {
-            None => false,
-            &Some(Awaited::Prefill(awaited)) => {
+        match seq.awaits.as_ref()? {
+            &Awaited::Prefill(awaited) => {
                 let comes = |other: &Sequence| {
                     let alike = other.ids.get(..awaited) == prompt.get(..awaited);
                     other.is_prompt() && !other.is_over() && other.cuts.contains(&awaited) && alike
                 };
-                self.serves(prompt) >= awaited || !seqs.iter().any(comes)
+                (self.serves(prompt) >= awaited || !seqs.iter().any(comes)).then_some(None)
             }
-            Some(Awaited::Tier(state)) => match state.try_recv() {
-                Ok(Some(snapshot)) => {
-                    self.insert(snapshot);
-                    true
-                }
-                Ok(None) | Err(TryRecvError::Disconnected) => true,
-                Err(TryRecvError::Empty) => false,
+            Awaited::Tier(state) => match state.try_recv() {
+                Ok(fetched) => Some(fetched),
+                Err(TryRecvError::Disconnected) => Some(None),
+                Err(TryRecvError::Empty) => None,
             },
         }
     }
 
-    /// Lets a sequence that has done nothing yet go on from the longest state that serves it.
-    pub fn restore(&mut self, decoder: &Decoder, seq: &mut Sequence) {
-        let prompt = &seq.ids[..seq.prompt];
-        self.counts.queries.fetch_add(1, Relaxed);
-        let Some((index, len)) = self.best(prompt) else {
-            let known = self.entries.iter().any(|entry| entry.snapshot.shared(prompt) > 0);
-            let reason = match (self.entries.is_empty(), known) {
-                (true, _) => &self.counts.empty,
-                (false, true) => &self.counts.diverged,
-                (false, false) => &self.counts.unknown,
-            };
-            reason.fetch_add(1, Relaxed);
-            return;
+    /// Lets a sequence that has done nothing yet go on from the longest state that serves it, `fetched` from the tier or
+    /// in memory.
+    fn restore(&mut self, decoder: &Decoder, seq: &mut Sequence, fetched: Option<&Arc<Snapshot>>) {
+        let began = Instant::now();
+        let ids = &seq.ids[..seq.prompt - 1];
+        let kept = self.best(&seq.ids[..seq.prompt]);
+        let least = kept.map_or(1, |(_, len)| len + 1);
+        let fetched =
+            fetched.map(|snapshot| (snapshot, snapshot.serves(ids))).filter(|(_, len)| *len >= least);
+        let (snapshot, len) = match (fetched, kept) {
+            (Some((snapshot, len)), _) => (Arc::clone(snapshot), len),
+            (None, Some((index, len))) => {
+                let entry = &mut self.entries[index];
+                entry.priority = self.age + entry.value;
+                (Arc::clone(&entry.snapshot), len)
+            }
+            (None, None) => return self.count(seq, self.miss(ids)),
         };
-        self.counts.hits.fetch_add(1, Relaxed);
-        self.counts.tokens_saved.fetch_add(len as u64, Relaxed);
-        let entry = &mut self.entries[index];
-        entry.priority = self.age + entry.value;
-        entry.snapshot.restore(decoder, seq, len);
+        let found = match len {
+            len if len == ids.len() => Found::Whole,
+            len if len == snapshot.len() => Found::Beginning,
+            _ => Found::Part,
+        };
+        snapshot.restore(decoder, seq, len);
+        self.count(seq, Lookup { found, from_tier: fetched.is_some() });
+        self.counts.change(|stats| {
+            stats.tokens_saved += len as u64;
+            stats.restore_s += began.elapsed().as_secs_f64();
+        });
+    }
+
+    /// Why nothing serves these ids.
+    fn miss(&self, ids: &[u32]) -> Lookup {
+        let known = self.entries.iter().any(|entry| entry.snapshot.shared(ids) > 0);
+        let found = match (self.entries.is_empty(), known) {
+            (true, _) => Found::Empty,
+            (false, true) => Found::Diverged,
+            (false, false) => Found::Unknown,
+        };
+        Lookup { found, from_tier: false }
+    }
+
+    fn count(&self, seq: &mut Sequence, lookup: Lookup) {
+        seq.stats.prefix = Some(lookup);
+        self.counts.change(|stats| stats.lookups.add(lookup));
     }
 
     /// The state that serves for the most ids of a prompt but its last, and how many these are. One that the draft can
@@ -179,42 +214,46 @@ impl PrefixCache {
     /// Keeps a state, unless one that is there serves for all it serves for.
     fn insert(&mut self, snapshot: Arc<Snapshot>) {
         if snapshot.len() > self.options.longest {
-            self.counts.too_large.fetch_add(1, Relaxed);
-            return;
+            return self.counts.change(|stats| stats.too_large += 1);
         }
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.snapshot.covers(&snapshot)) {
             entry.priority = self.age + entry.value;
             return;
         }
-        let before = self.entries.len();
-        self.entries.retain(|entry| !snapshot.covers(&entry.snapshot));
-        self.counts.replaced.fetch_add((before - self.entries.len()) as u64, Relaxed);
+        let replaced = self.entries.extract_if(.., |entry| snapshot.covers(&entry.snapshot)).count();
         let value = snapshot.len() as f64 / bytes(std::iter::once(&*snapshot)).max(1) as f64;
         self.entries.push(Entry { snapshot, value, priority: self.age + value });
-        self.counts.stored.fetch_add(1, Relaxed);
-        self.make_room();
-        self.counts.entries.store(self.entries.len(), Relaxed);
+        let (bytes, evicted) = self.make_room();
+        let entries = self.entries.len();
+        self.counts.change(|stats| {
+            stats.stored += 1;
+            stats.replaced += replaced as u64;
+            stats.evicted += evicted;
+            stats.too_large += u64::from(entries == 0);
+            (stats.entries, stats.bytes) = (entries, bytes);
+        });
     }
 
-    /// Lets states go until the rest is within the limits; the newest is the last to go.
-    fn make_room(&mut self) {
+    /// Lets states go until the rest is within the limits, the newest last. Bytes of the rest, and how many made room for
+    /// others.
+    fn make_room(&mut self) -> (usize, u64) {
+        let mut evicted = 0;
         loop {
             let held = bytes(self.entries.iter().map(|entry| &*entry.snapshot));
-            self.counts.bytes.store(held, Relaxed);
             if self.entries.len() <= self.options.entries && held <= self.options.bytes {
-                return;
+                return (held, evicted);
             }
-            let [others @ .., _] = &self.entries[..] else { return };
+            let others = &self.entries[..self.entries.len() - 1];
             let priorities = others.iter().map(|entry| entry.priority).enumerate();
             match priorities.min_by(|(_, one), (_, other)| one.total_cmp(other)) {
                 Some((index, priority)) => {
                     self.age = self.age.max(priority);
                     self.entries.remove(index);
-                    self.counts.evicted.fetch_add(1, Relaxed);
+                    evicted += 1;
                 }
                 None => {
                     self.entries.clear();
-                    self.counts.too_large.fetch_add(1, Relaxed);
+                    return (0, evicted);
                 }
             }
         }

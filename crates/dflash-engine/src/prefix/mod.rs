@@ -3,11 +3,13 @@
 
 mod cache;
 mod counts;
+mod lookup;
 mod snapshot;
 mod tier;
 
 pub use cache::PrefixOptions;
 pub use counts::PrefixStats;
+pub use lookup::{Found, Lookup, Lookups};
 pub use snapshot::Snapshot;
 pub use tier::{PrefixTier, TierStats};
 

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 pub use level::DiagnosticsLevel;
 
 use crate::metrics::{Ended, Memory, Progress};
-use writer::{Entry, Writer};
+use writer::{Entry, Files, Writer};
 
 /// Entries that may wait to be written.
 const WAITING: usize = 8192;
@@ -66,11 +66,14 @@ impl Diagnostics {
             "output_schema_version": 1,
         });
         write_json(dir, "manifest.json", &manifest)?;
-        // Filled once there is a cache.
-        file("cache_events.jsonl")?;
         let left_out = Arc::new(AtomicU64::new(0));
-        let summary = dir.join("summary.md");
-        let writer = Writer::new(file("post_events.jsonl")?, cycles, summary, Arc::clone(&left_out));
+        let files = Files {
+            answers: file("post_events.jsonl")?,
+            lookups: file("cache_events.jsonl")?,
+            cycles,
+            summary: dir.join("summary.md"),
+        };
+        let writer = Writer::new(files, Arc::clone(&left_out));
         let (entries, inbox) = sync_channel(WAITING);
         let thread = Builder::new().name("dflash-diagnostics".into()).spawn(move || writer.run(&inbox))?;
         let (entries, writer) = (Mutex::new(Some(entries)), Mutex::new(Some(thread)));
@@ -103,6 +106,19 @@ impl Diagnostics {
 
     /// An answer is over.
     pub(crate) fn answered(&self, ended: &Ended) {
+        if let Some(stats) = &ended.stats
+            && let Some(lookup) = stats.prefix
+        {
+            self.put(Entry::Lookup(json!({
+                "ts": now(),
+                "request_id": ended.progress.facts.id,
+                "answer": ended.progress.answer,
+                "found": lookup.found.name(),
+                "tier": lookup.place(),
+                "prompt_tokens": stats.prompt_tokens,
+                "restored_tokens": stats.cached_tokens,
+            })));
+        }
         let mut record = ended.record();
         record["ts"] = now().into();
         if self.0.level == DiagnosticsLevel::Full {
@@ -172,6 +188,10 @@ mod tests {
         let summary = fs::read_to_string(dir.path().join("summary.md")).unwrap();
         assert!(summary.contains("| chat-1 | chat |") && summary.contains("| a\\|b | chat |"), "{summary}");
         assert!(!dir.path().join("cycle_events.jsonl").exists());
+        let lookups = lines(dir.path(), "cache_events.jsonl");
+        assert_eq!(lookups.len(), 1);
+        assert_eq!((&lookups[0]["found"], &lookups[0]["tier"]), (&json!("beginning"), &json!("disk")));
+        assert_eq!((&lookups[0]["prompt_tokens"], &lookups[0]["restored_tokens"]), (&json!(5), &json!(3)));
         for name in ["manifest.json", "invocation.json", "effective_config.json", "cache_events.jsonl"] {
             assert!(dir.path().join(name).exists(), "{name}");
         }
@@ -191,7 +211,9 @@ mod tests {
     fn a_full_disk_costs_no_request() {
         let left_out = Arc::new(AtomicU64::new(0));
         let full = || File::options().write(true).open("/dev/full").unwrap();
-        let writer = Writer::new(full(), Some(full()), "/dev/full".into(), Arc::clone(&left_out));
+        let files =
+            Files { answers: full(), lookups: full(), cycles: Some(full()), summary: "/dev/full".into() };
+        let writer = Writer::new(files, Arc::clone(&left_out));
         let (entries, inbox) = sync_channel(8);
         for _ in 0..3 {
             entries.send(Entry::Answer(json!({"request_id": "x".repeat(100_000)}))).unwrap();

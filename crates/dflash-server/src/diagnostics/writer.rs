@@ -16,15 +16,30 @@ pub enum Entry {
     Answer(Value),
     /// A cycle of one.
     Cycle(Value),
+    /// What the prefix cache had for one.
+    Lookup(Value),
 }
 
 /// Writes on a thread of its own. A file that cannot be written any more is left alone; the others go on.
 pub struct Writer {
     answers: Lines,
+    lookups: Lines,
     cycles: Option<Lines>,
     summary: Summary,
     summary_at: PathBuf,
     left_out: Arc<AtomicU64>,
+}
+
+/// Where it writes.
+pub struct Files {
+    /// Answers that are over.
+    pub answers: File,
+    /// What the prefix cache had for them.
+    pub lookups: File,
+    /// Their cycles.
+    pub cycles: Option<File>,
+    /// The last answers as a table.
+    pub summary: PathBuf,
 }
 
 /// A file of JSON lines, while it can be written.
@@ -32,10 +47,12 @@ struct Lines(Option<BufWriter<File>>);
 
 impl Writer {
     /// Over open files.
-    pub fn new(answers: File, cycles: Option<File>, summary_at: PathBuf, left_out: Arc<AtomicU64>) -> Self {
+    pub fn new(files: Files, left_out: Arc<AtomicU64>) -> Self {
+        let Files { answers, lookups, cycles, summary: summary_at } = files;
         let lines = |file| Lines(Some(BufWriter::new(file)));
         Self {
             answers: lines(answers),
+            lookups: lines(lookups),
             cycles: cycles.map(lines),
             summary: Summary::default(),
             summary_at,
@@ -60,6 +77,7 @@ impl Writer {
                 self.summary.push(answer);
                 self.answers.push(answer)
             }
+            Entry::Lookup(lookup) => self.lookups.push(lookup),
             Entry::Cycle(cycle) => self.cycles.as_mut().is_some_and(|cycles| cycles.push(cycle)),
         };
         if !written {
@@ -69,6 +87,7 @@ impl Writer {
 
     fn flush(&mut self) {
         self.answers.settle(io::Write::flush);
+        self.lookups.settle(io::Write::flush);
         if let Some(cycles) = &mut self.cycles {
             cycles.settle(io::Write::flush);
         }

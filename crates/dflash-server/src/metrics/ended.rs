@@ -1,4 +1,4 @@
-use dflash_engine::Stats;
+use dflash_engine::{Lookup, Stats};
 use serde_json::{Value, json};
 
 use super::counts::ratio;
@@ -83,6 +83,8 @@ impl Ended {
         let read = prompt - cached;
         record["cache_hit_tokens"] = cached.into();
         record["cache_status"] = if cached > 0 { "HIT" } else { "COLD" }.into();
+        record["cache_found"] = stats.prefix.map(|lookup| lookup.found.name()).into();
+        record["cache_tier"] = stats.prefix.map(Lookup::place).into();
         record["prefill_tokens_restored"] = cached.into();
         record["prefill_tokens_physical"] = read.into();
         record["prefill_tokens_computed"] = read.into();

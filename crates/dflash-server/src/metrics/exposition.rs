@@ -1,5 +1,6 @@
 use std::fmt;
 
+use dflash_engine::Lookup;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
@@ -14,6 +15,9 @@ use super::snapshot::Snapshot;
 
 /// What Prometheus reads: OpenMetrics 1.0.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Where states of prompts are kept.
+const TIERS: [&str; 2] = ["memory", "disk"];
 
 /// The figures of a server as OpenMetrics.
 pub fn exposition(snapshot: Snapshot) -> String {
@@ -137,22 +141,30 @@ impl Snapshot {
         let Some(stats) = self.prefix else { return Ok(()) };
         let help = "Prompts that were looked up in the prefix cache, by what came of it";
         let mut queries = page.metric("dflash_prefix_queries", help, MetricType::Counter)?;
-        for (result, count) in [
-            ("hit", stats.hits),
-            ("empty", stats.empty),
-            ("unknown", stats.unknown),
-            ("diverged", stats.diverged),
-        ] {
-            labelled(&mut queries, [("result", result)], count as f64)?;
+        for lookup in Lookup::all() {
+            let labels = [("found", lookup.found.name()), ("tier", lookup.place())];
+            labelled(&mut queries, labels, stats.lookups.of(lookup) as f64)?;
         }
         let help = "Prompt ids that were not prefilled, as their state was kept";
         page.counter("dflash_prefix_saved_tokens", help, stats.tokens_saved as f64)?;
         let help = "Requests that waited for another's prefill of the same ids";
         page.counter("dflash_prefix_joined", help, stats.joined as f64)?;
-        page.counter("dflash_prefix_stored", "States that were kept", stats.stored as f64)?;
-        page.counter("dflash_prefix_evicted", "States that made room for others", stats.evicted as f64)?;
-        page.gauge("dflash_prefix_entries", "States kept in memory", stats.entries as f64)?;
-        page.gauge("dflash_prefix_bytes", "Bytes of the states kept in memory", stats.bytes as f64)
+        let help = "States larger than all that may be kept in memory";
+        page.counter("dflash_prefix_too_large", help, stats.too_large as f64)?;
+        let disk = stats.tier.unwrap_or_default();
+        let help = "States that were not written to disk";
+        page.counter("dflash_prefix_store_failures", help, disk.failed as f64)?;
+        let help = "States on disk that could not be read";
+        page.counter("dflash_prefix_damaged", help, disk.damaged as f64)?;
+        let (stored, evicted) = ([stats.stored, disk.stored], [stats.evicted, disk.evicted]);
+        page.counter_by_tier("dflash_prefix_stored", "States that were kept", stored.map(|n| n as f64))?;
+        let help = "States that made room for others";
+        page.counter_by_tier("dflash_prefix_evicted", help, evicted.map(|n| n as f64))?;
+        let help = "Time that requests took to go on from states";
+        page.counter_by_tier("dflash_prefix_restore_seconds", help, [stats.restore_s, disk.read_s])?;
+        let (entries, bytes) = ([stats.entries, disk.entries], [stats.bytes as u64, disk.bytes]);
+        page.gauge_by_tier("dflash_prefix_entries", "States that are kept", entries.map(|n| n as f64))?;
+        page.gauge_by_tier("dflash_prefix_bytes", "Bytes of the states", bytes.map(|n| n as f64))
     }
 
     fn policy(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -244,6 +256,17 @@ impl Page<'_> {
 
     fn gauge(&mut self, name: &'static str, help: &str, value: f64) -> fmt::Result {
         ConstGauge::new(value).encode(self.metric(name, help, MetricType::Gauge)?)
+    }
+
+    fn counter_by_tier(&mut self, name: &'static str, help: &str, values: [f64; 2]) -> fmt::Result {
+        let mut metric = self.metric(name, help, MetricType::Counter)?;
+        TIERS.iter().zip(values).try_for_each(|(tier, value)| labelled(&mut metric, [("tier", tier)], value))
+    }
+
+    fn gauge_by_tier(&mut self, name: &'static str, help: &str, values: [f64; 2]) -> fmt::Result {
+        let mut metric = self.metric(name, help, MetricType::Gauge)?;
+        let mut put = |(tier, value)| ConstGauge::new(value).encode(metric.encode_family(&[("tier", tier)])?);
+        TIERS.into_iter().zip(values).try_for_each(&mut put)
     }
 
     fn histogram(&mut self, name: &'static str, help: &str, histogram: &Histogram) -> fmt::Result {

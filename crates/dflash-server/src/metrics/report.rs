@@ -108,8 +108,8 @@ fn prefix_cache(snapshot: &Snapshot) -> Value {
         "max_entries": most.map(|most| most.entries),
         "bytes": stats.map(|stats| stats.bytes),
         "max_bytes": most.map(|most| most.bytes),
-        "hits": stats.map(|stats| stats.hits),
-        "misses": stats.map(|stats| stats.queries - stats.hits),
+        "hits": stats.map(|stats| stats.lookups.hits()),
+        "misses": stats.map(|stats| stats.lookups.misses()),
         "insertions": stats.map(|stats| stats.stored),
         "evictions": stats.map(|stats| stats.evicted),
         "prefill_tokens_saved": stats.map(|stats| stats.tokens_saved),
@@ -135,7 +135,7 @@ fn totals(snapshot: &Snapshot) -> Value {
         "prefill_s": counts.prefill_s,
         "prefill_tokens_physical": counts.prompt_tokens.saturating_sub(counts.cached_tokens),
         "prefill_tokens_restored": counts.cached_tokens,
-        "cache_hits": snapshot.prefix.map(|stats| stats.hits),
-        "cache_misses": snapshot.prefix.map(|stats| stats.queries - stats.hits),
+        "cache_hits": snapshot.prefix.map(|stats| stats.lookups.hits()),
+        "cache_misses": snapshot.prefix.map(|stats| stats.lookups.misses()),
     })
 }

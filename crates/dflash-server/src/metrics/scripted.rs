@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dflash_engine::{Cycle, Event, FinishReason, PositionCount, Stats};
+use dflash_engine::{Cycle, Event, FinishReason, Found, Lookup, PositionCount, Stats};
 
 use super::Observer;
 
@@ -32,6 +32,8 @@ pub fn stats() -> Stats {
     accepted_by_position.resize(7, count(1, 0));
     Stats {
         prompt_tokens: 5,
+        cached_tokens: 3,
+        prefix: Some(Lookup { found: Found::Beginning, from_tier: true }),
         completion_tokens: 9,
         prefill_s: 0.5,
         decode_s: 2.0,

@@ -20,6 +20,8 @@ const DISK_DIR: Names = Names::new("--prefix-cache-l2-dir", "DFLASH_PREFIX_CACHE
 const DISK_BYTES: Names = Names::new("--prefix-cache-l2-max-bytes", "DFLASH_PREFIX_CACHE_L2_MAX_BYTES");
 
 const GIB: u64 = 1 << 30;
+/// Ids of a long prompt between two states of a recurrent or windowed model: 19 MB for one of 0.8 B.
+const STRIDE: usize = 4096;
 
 /// The settings of the prefix cache, each with its origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -118,6 +120,7 @@ impl PrefixChoice {
             entries: self.prefix_cache_max_entries.value,
             bytes: self.prefix_cache_max_bytes.value.unwrap_or_else(own) as usize,
             longest: Some(self.max_snapshot_tokens.value).filter(|&most| most > 0).unwrap_or(usize::MAX),
+            stride: STRIDE,
         })
     }
 }
