@@ -158,7 +158,7 @@ def memory():
         return int(status.split("VmRSS:")[1].split()[0]) / 1e3
 
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(folder, "--prefix-cache-max-bytes", SMALL)
+        server = Server(folder, "--prefix-cache-max-bytes", SMALL, "--prefix-cache-l2-max-bytes", SMALL)
         told = []
         for seed in range(DIFFERENT):
             server.ask([{"role": "user", "content": prompt(seed + 1000)[0]["content"][:1500]}], 2)

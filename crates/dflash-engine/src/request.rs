@@ -32,6 +32,8 @@ pub struct Request {
     pub logprobs: Option<usize>,
     /// Lengths of the prompt, ascending, up to which other prompts are likely to be the same: the ends of its messages.
     pub boundaries: Vec<usize>,
+    /// Goes on from what others left behind, and leaves what it did to others.
+    pub shares: bool,
 }
 
 impl Request {
@@ -47,6 +49,7 @@ impl Request {
             choice: 0,
             logprobs: None,
             boundaries: Vec::new(),
+            shares: true,
         }
     }
 }

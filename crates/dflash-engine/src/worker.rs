@@ -151,6 +151,7 @@ impl Worker<'_> {
 
     fn begin(&mut self, request: Request, mut client: Client, queued_s: f64) {
         let decoder = self.decoder;
+        let shares = request.shares;
         let begun = guarded(|| {
             let seq = decoder.admit(request)?;
             let gone = !client.tell(Event::Admitted { queued_s });
@@ -158,7 +159,7 @@ impl Worker<'_> {
         });
         match begun.unwrap_or_else(Err) {
             Ok(mut seq) => {
-                if let Some(prefix) = &mut self.prefix {
+                if let Some(prefix) = self.prefix.as_mut().filter(|_| shares) {
                     prefix.begin(decoder, &mut seq, &mut self.seqs);
                 }
                 self.seqs.push(seq);

@@ -296,7 +296,7 @@ fn doctor_finds_a_sound_pair_sound() {
         let names: Vec<_> = report["checks"].as_array().unwrap().iter().map(|check| &check["name"]).collect();
         assert_eq!(names, ["options", "cpu", "bandwidth", "cache", "prefix", "pair", "memory"]);
         assert_eq!(report["summary"]["status"], "ok");
-        assert_eq!(report["summary"]["checks"], 6);
+        assert_eq!(report["summary"]["checks"], 7);
         assert_eq!(check(&report, "pair")["details"]["names"]["draft"], draft);
     }
 }

@@ -109,7 +109,7 @@ const PLENTY: u64 = 1 << 30;
 fn a_process_goes_on_from_what_another_kept() {
     for model in [None, Some("qwen3_5/wrapper-r2"), Some("gemma4/moe"), Some("lfm2/plain")] {
         let house = House::new(model);
-        let first = prompt(100, 1);
+        let first = prompt(300, 1);
         let engine = house.engine("d", PLENTY);
         let (answer, stats) = ask(&engine, &first);
         assert_eq!(stats.cached_tokens, 0, "{model:?}");

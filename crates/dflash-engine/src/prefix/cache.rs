@@ -7,7 +7,7 @@ use super::{Counts, Found, Lookup, PrefixTier, Snapshot};
 use crate::Decoder;
 use crate::sequence::{Awaited, Sequence};
 
-/// Ids of a prompt that may be read again for the sake of a draft's context.
+/// Ids of a prompt that are read again for the sake of a draft's context: without it the whole answer is decoded plainly.
 const DRAFT_WORTH: usize = 256;
 
 /// Ids of a prompt for which it is worth to wait until another sequence has read them.
@@ -52,11 +52,6 @@ impl PrefixCache {
         Self { options, entries: Vec::new(), age: 0.0, tier, counts }
     }
 
-    /// How many of the first ids of a prompt could be gone on from; one at least is left to run.
-    pub fn serves(&self, prompt: &[u32]) -> usize {
-        self.best(prompt).map_or(0, |(_, len)| len)
-    }
-
     /// What a new sequence begins with: the longest state that serves it, or none yet where one of `others` is about to
     /// prefill more of its prompt.
     pub fn begin(&mut self, decoder: &Decoder, seq: &mut Sequence, others: &mut [Sequence]) {
@@ -68,10 +63,10 @@ impl PrefixCache {
         let shared = |other: &Sequence| {
             let shared =
                 other.ids[..other.prompt].iter().zip(prompt).take_while(|(one, two)| one == two).count();
-            let comes = other.is_prompt() && !other.is_over() && other.cache.len() <= shared;
+            let comes = other.kept && other.is_prompt() && !other.is_over() && other.cache.len() <= shared;
             if comes { shared } else { 0 }
         };
-        let worth = self.serves(&seq.ids[..seq.prompt]) + WORTH_WAITING;
+        let worth = self.best(seq).map_or(0, |(_, len)| len) + WORTH_WAITING;
         let ahead = others.iter_mut().map(|other| (shared(other), other)).max_by_key(|(shared, _)| *shared);
         let stored = self.tier.as_ref().map_or(0, |tier| tier.serves(prompt));
         seq.awaits = match ahead {
@@ -100,7 +95,7 @@ impl PrefixCache {
 
     /// Keeps the states that are due after a step, and lets those go on that waited for one of them, or in vain.
     pub fn keep(&mut self, decoder: &Decoder, seqs: &mut [Sequence]) {
-        for seq in seqs.iter_mut().filter(|seq| seq.failed.is_none()) {
+        for seq in seqs.iter_mut().filter(|seq| seq.kept && seq.failed.is_none()) {
             let len = seq.cache.len();
             let due: Vec<usize> = seq.cuts.extract_if(.., |cut| *cut <= len).collect();
             let over = (seq.is_over() || len == seq.prompt).then_some(len);
@@ -143,7 +138,8 @@ impl PrefixCache {
                     let alike = other.ids.get(..awaited) == prompt.get(..awaited);
                     other.is_prompt() && !other.is_over() && other.cuts.contains(&awaited) && alike
                 };
-                (self.serves(prompt) >= awaited || !seqs.iter().any(comes)).then_some(None)
+                let there = self.best(seq).is_some_and(|(_, len)| len >= awaited);
+                (there || !seqs.iter().any(comes)).then_some(None)
             }
             Awaited::Tier(state) => match state.try_recv() {
                 Ok(fetched) => Some(fetched),
@@ -158,10 +154,11 @@ impl PrefixCache {
     fn restore(&mut self, decoder: &Decoder, seq: &mut Sequence, fetched: Option<&Arc<Snapshot>>) {
         let began = Instant::now();
         let ids = &seq.ids[..seq.prompt - 1];
-        let kept = self.best(&seq.ids[..seq.prompt]);
+        let kept = self.best(seq);
         let least = kept.map_or(1, |(_, len)| len + 1);
-        let fetched =
-            fetched.map(|snapshot| (snapshot, snapshot.serves(ids))).filter(|(_, len)| *len >= least);
+        let serves =
+            |snapshot: &Snapshot| worth(snapshot, seq).map(|(_, len)| len).filter(|&len| len >= least);
+        let fetched = fetched.and_then(|snapshot| Some((snapshot, serves(snapshot)?)));
         let (snapshot, len) = match (fetched, kept) {
             (Some((snapshot, len)), _) => (Arc::clone(snapshot), len),
             (None, Some((index, len))) => {
@@ -200,14 +197,10 @@ impl PrefixCache {
         self.counts.change(|stats| stats.lookups.add(lookup));
     }
 
-    /// The state that serves for the most ids of a prompt but its last, and how many these are. One that the draft can
-    /// go on from too may serve for somewhat fewer.
-    fn best(&self, prompt: &[u32]) -> Option<(usize, usize)> {
-        let ids = &prompt[..prompt.len().saturating_sub(1)];
-        let served = self.entries.iter().map(|entry| (&*entry.snapshot, entry.snapshot.serves(ids)));
-        let worth = |snapshot: &Snapshot, len| len + if snapshot.drafts(len) { DRAFT_WORTH } else { 0 };
-        let served = served.enumerate().filter(|&(_, (_, len))| len > 0);
-        let best = served.max_by_key(|&(_, (snapshot, len))| worth(snapshot, len));
+    /// The state that is worth most to a sequence, and for how many ids of its prompt it serves.
+    fn best(&self, seq: &Sequence) -> Option<(usize, usize)> {
+        let worths = self.entries.iter().map(|entry| worth(&entry.snapshot, seq)).enumerate();
+        let best = worths.filter_map(|(index, found)| Some((index, found?))).max_by_key(|&(_, found)| found);
         best.map(|(index, (_, len))| (index, len))
     }
 
@@ -258,6 +251,14 @@ impl PrefixCache {
             }
         }
     }
+}
+
+/// What a state is worth to a sequence, in ids that need not be read, and for how many ids of its prompt it serves; one at
+/// least is left to run. `None` where the sequence had better begin anew.
+fn worth(snapshot: &Snapshot, seq: &Sequence) -> Option<(usize, usize)> {
+    let len = snapshot.serves(&seq.ids[..seq.prompt - 1]);
+    let worth = if seq.tapped && !snapshot.drafts(len) { len.saturating_sub(DRAFT_WORTH) } else { len };
+    (worth > 0).then_some((worth, len))
 }
 
 /// Bytes that states hold together.

@@ -10,6 +10,8 @@ pub struct Generation {
     pub prompt: Vec<u32>,
     /// Where other prompts may go on otherwise, ascending.
     pub boundaries: Vec<usize>,
+    /// Whether it goes on from what is kept of other prompts, and is kept for others.
+    pub shares: bool,
     /// Ids per answer at most.
     pub max_tokens: usize,
     /// How ids are chosen.

@@ -105,6 +105,7 @@ pub async fn start(app: &App, generation: &Generation, facts: &RequestFacts) -> 
             choice: answer as u32,
             logprobs: generation.logprobs,
             boundaries: generation.boundaries.clone(),
+            shares: generation.shares,
             ..Request::new(generation.prompt.clone(), generation.max_tokens)
         };
         let sender = sender.clone();

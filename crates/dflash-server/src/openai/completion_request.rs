@@ -40,6 +40,7 @@ pub fn read(app: &App, fields: &Fields<'_>) -> Result<(Vec<Generation>, Delivery
         thinking_budget: None,
         prompt,
         boundaries: Vec::new(),
+        shares: extension.prefix_cache,
     };
     Ok((prompts(app, fields, answers)?.into_iter().map(generation).collect(), delivery))
 }

@@ -88,6 +88,7 @@ impl ChatOptions {
             sampling: sampling_params(app, self.sampling)?,
             prompt: prompt.ids,
             boundaries: prompt.boundaries,
+            shares: self.extension.prefix_cache,
         })
     }
 

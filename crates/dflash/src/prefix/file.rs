@@ -22,6 +22,28 @@ const TARGET: &str = "target";
 /// A header that is longer is none of ours.
 const LONGEST_HEADER: u64 = 64 << 20;
 
+/// What a file begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Head {
+    /// The ids whose state it is.
+    pub ids: Vec<u32>,
+    /// What the drafts' parts are of; empty where there are none.
+    pub draft: String,
+}
+
+impl Head {
+    /// Of a state whose drafts' parts are of `draft`.
+    pub fn of(snapshot: &Snapshot, draft: &str) -> Self {
+        let draft = if snapshot.drafts(snapshot.len()) { draft } else { "" };
+        Self { ids: snapshot.ids().to_vec(), draft: draft.to_owned() }
+    }
+
+    /// Whether a state of this serves for everything that one of `other` serves for, where states can be cut.
+    pub fn covers(&self, other: &Self) -> bool {
+        self.ids.starts_with(&other.ids) && (other.draft.is_empty() || self.draft == other.draft)
+    }
+}
+
 /// Writes a state; `draft` says what the proposers' parts are of.
 ///
 /// # Errors
@@ -30,13 +52,14 @@ pub(super) fn write(path: &Path, snapshot: &Snapshot, draft: &str) -> io::Result
     let parts = parts(snapshot);
     let mut hash = Sha256::new();
     parts.iter().for_each(|(name, part)| add(&mut hash, name, &part.data()));
-    let metadata = [("format", FORMAT), ("draft", draft), ("sha256", &hex(&hash.finalize()))];
+    let draft = Head::of(snapshot, draft).draft;
+    let metadata = [("format", FORMAT), ("draft", &draft), ("sha256", &hex(&hash.finalize()))];
     let metadata = metadata.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     safetensors::serialize_to_file(parts, Some(metadata), path).map_err(io::Error::other)
 }
 
-/// The ids of a file, read without the rest; `None` where it is no such file.
-pub(super) fn ids(path: &Path) -> Option<Vec<u32>> {
+/// The head of a file, read without the rest; `None` where it is no such file.
+pub(super) fn head(path: &Path) -> Option<Head> {
     let mut file = File::open(path).ok()?;
     let mut length = [0; 8];
     file.read_exact(&mut length).ok()?;
@@ -54,7 +77,7 @@ pub(super) fn ids(path: &Path) -> Option<Vec<u32>> {
     let mut ids = vec![0; end.checked_sub(start)?];
     file.seek(SeekFrom::Start(8 + header + start as u64)).ok()?;
     file.read_exact(&mut ids).ok()?;
-    Some(numbers(&ids))
+    Some(Head { ids: numbers(&ids), draft: told.get("draft")?.clone() })
 }
 
 /// The state in a file, put together like `blank`; without the drafts' parts where these are not of `draft`. `None` where

@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::time::SystemTime;
 use dflash_engine::Snapshot;
 use sha2::{Digest, Sha256};
 
-use super::file;
+use super::file::{self, Head};
 use crate::obtain::hex;
 
 const LOCK: &str = ".lock";
@@ -24,7 +25,7 @@ pub(super) struct Folder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stored {
     pub path: PathBuf,
-    pub ids: Vec<u32>,
+    pub head: Head,
     pub bytes: u64,
     pub used: SystemTime,
 }
@@ -50,21 +51,24 @@ impl Folder {
         fs::metadata(&self.path).and_then(|facts| facts.modified()).ok()
     }
 
-    /// All states that are here. What a killed process left behind is removed, and so is what is no state.
-    pub fn list(&self) -> Vec<Stored> {
+    /// All states that are here, of which those that are `known` are not read again. What a killed process left behind is
+    /// removed, and so is what is no state.
+    pub fn list(&self, known: Vec<Stored>) -> Vec<Stored> {
+        let mut known: HashMap<PathBuf, Stored> =
+            known.into_iter().map(|stored| (stored.path.clone(), stored)).collect();
         let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
-        let paths = entries.map(|entry| entry.path());
-        paths.filter_map(|path| self.look_at(path)).collect()
+        let mut stored = |path: PathBuf| known.remove(&path).or_else(|| self.look_at(path));
+        entries.filter_map(|entry| stored(entry.path())).collect()
     }
 
     fn look_at(&self, path: PathBuf) -> Option<Stored> {
         let extension = path.extension()?.to_str()?.to_owned();
         let facts = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
-        let ids = (extension == EXTENSION).then(|| file::ids(&path)).flatten();
-        if ids.is_none() && [EXTENSION, PARTIAL].contains(&extension.as_str()) {
+        let head = (extension == EXTENSION).then(|| file::head(&path)).flatten();
+        if head.is_none() && [EXTENSION, PARTIAL].contains(&extension.as_str()) {
             self.remove(&path);
         }
-        Some(Stored { ids: ids?, bytes: facts.len(), used: facts.modified().ok()?, path })
+        Some(Stored { head: head?, bytes: facts.len(), used: facts.modified().ok()?, path })
     }
 
     /// Writes a state, whole or not at all.
@@ -84,7 +88,7 @@ impl Folder {
             return Err(error);
         }
         let bytes = fs::metadata(&path)?.len();
-        Ok(Stored { path, ids: snapshot.ids().to_vec(), bytes, used: SystemTime::now() })
+        Ok(Stored { path, head: Head::of(snapshot, draft), bytes, used: SystemTime::now() })
     }
 
     /// Removes a file, if that is ours to do.

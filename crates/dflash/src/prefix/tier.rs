@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use dflash_engine::{PrefixTier, Snapshot, TierStats};
 use dflash_tensor::Backend;
 
-use super::file;
+use super::file::{self, Head};
 use super::folder::{Folder, Stored};
 use super::space::room;
 use crate::report::say;
@@ -145,19 +145,24 @@ impl Shared {
         let changed = self.folder.changed();
         let mut index = self.index();
         if index.seen != changed || changed.is_none() {
-            *index = Index { states: self.folder.list(), seen: changed };
+            let known = std::mem::take(&mut index.states);
+            *index = Index { states: self.folder.list(known), seen: changed };
         }
     }
 
-    /// The state that serves `ids` best, and for how many of them.
+    /// The state that serves `ids` best, and for how many of them: of several one that the draft can go on from.
     fn best(&self, ids: &[u32]) -> Option<(usize, Stored)> {
         let divisible = self.blank.target().is_divisible();
         let serves = |state: &Stored| {
-            let shared = state.ids.iter().zip(ids).take_while(|(one, other)| one == other).count();
-            if divisible || shared == state.ids.len() { shared } else { 0 }
+            let shared = state.head.ids.iter().zip(ids).take_while(|(one, other)| one == other).count();
+            if divisible || shared == state.head.ids.len() { shared } else { 0 }
         };
         let index = self.index();
-        let best = index.states.iter().map(|state| (serves(state), state)).max_by_key(|(len, _)| *len);
+        let best = index
+            .states
+            .iter()
+            .map(|state| (serves(state), state))
+            .max_by_key(|(len, state)| (*len, state.head.draft == self.options.draft));
         best.filter(|(len, _)| *len > 0).map(|(len, state)| (len, state.clone()))
     }
 
@@ -216,7 +221,11 @@ impl Shared {
 
     /// Keeps a state, unless one that is there serves for all it serves for, and makes room.
     fn keep(&self, snapshot: &Snapshot) {
-        if self.best(snapshot.ids()).is_some_and(|(len, _)| len == snapshot.len()) {
+        let head = Head::of(snapshot, &self.options.draft);
+        let serves = |(len, stored): (usize, Stored)| {
+            len == snapshot.len() && (head.draft.is_empty() || stored.head.draft == head.draft)
+        };
+        if self.best(snapshot.ids()).is_some_and(serves) {
             return;
         }
         let stored = match self.write(snapshot) {
@@ -227,7 +236,7 @@ impl Shared {
         let divisible = self.blank.target().is_divisible();
         let mut index = self.index();
         let covered =
-            |state: &Stored| state.path == stored.path || divisible && stored.ids.starts_with(&state.ids);
+            |state: &Stored| state.path == stored.path || divisible && stored.head.covers(&state.head);
         index.states.extract_if(.., |state| covered(state)).for_each(|state| {
             if state.path != stored.path {
                 self.folder.remove(&state.path);
