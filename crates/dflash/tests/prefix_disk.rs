@@ -21,6 +21,8 @@ const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../dflash-models/test
 struct House {
     dir: tempfile::TempDir,
     target: PathBuf,
+    /// First positions that the draft sees.
+    sink: usize,
 }
 
 impl House {
@@ -30,7 +32,7 @@ impl House {
             Some(name) => Path::new(MODELS).join(name),
             None => TinyLlama::default().write(&dir.path().join("target")),
         };
-        Self { dir, target }
+        Self { dir, target, sink: 4 }
     }
 
     fn states(&self) -> PathBuf {
@@ -50,7 +52,7 @@ impl House {
         };
         let tiny = TinyDraft { taps: vec![0, spec.layers - 1], ..TinyDraft::default() };
         let draft = tiny.write(&self.dir.path().join("draft"), &size);
-        let options = DraftOptions { sink: 4, window: Some(24), quant: None };
+        let options = DraftOptions { sink: self.sink, window: Some(24), quant: None };
         let draft = Draft::load(&draft, target.as_ref(), options).unwrap();
         let proposers: Vec<Box<dyn Proposer>> = vec![Box::new(BlockDiffusion::new(draft))];
         let options = DecoderOptions { prefill_chunk: 40, block: 8, verify_cap: 0, mode: VerifyMode::Fixed };
@@ -229,4 +231,18 @@ fn what_cannot_be_written_fails_no_request() {
     }
     assert!(failed() > 0);
     assert_eq!(engine.prefix_stats().tier.unwrap().stored, 0);
+}
+
+#[test]
+fn a_draft_without_a_sink_has_no_empty_piece() {
+    let house = || House { sink: 0, ..House::new(None) };
+    let (cold, house, first) = (house(), house(), prompt(100, 1));
+    let engine = house.engine("d", PLENTY);
+    let (answer, _) = ask(&engine, &first);
+    house.until(1);
+    drop(engine);
+    let next = [&first[..], &answer, &prompt(15, 2)].concat();
+    let (found, stats) = ask(&house.engine("d", PLENTY), &next);
+    assert_eq!(found, ask(&cold.engine("d", PLENTY), &next).0);
+    assert!(stats.cached_tokens > 100 && stats.cycles_by_proposer.contains_key("draft"), "{stats:?}");
 }

@@ -53,11 +53,7 @@ impl Bench {
     }
 
     fn question(&self, prompt: Prompt, request: &ComparisonRequest) -> Outcome<Question> {
-        let text = &self.pair.text;
-        let ids = match prompt.chat_template && request.chat_template {
-            true => text.encode_chat(None, &prompt.text)?,
-            false => text.encode_raw(&prompt.text)?,
-        };
+        let ids = prompt.ids(&self.pair.text, request.chat_template)?;
         let context = self.pair.info.target.context;
         if ids.is_empty() || ids.len() >= context {
             let count = ids.len();

@@ -1,3 +1,6 @@
+use crate::report::Outcome;
+use crate::text::TextPipeline;
+
 /// One prompt of a suite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
@@ -14,6 +17,17 @@ pub struct Prompt {
 }
 
 impl Prompt {
+    /// As the model is given it; `chat` forbids the chat template where it is false.
+    ///
+    /// # Errors
+    /// A text that the template or the tokenizer refuses.
+    pub fn ids(&self, text: &TextPipeline, chat: bool) -> Outcome<Vec<u32>> {
+        match self.chat_template && chat {
+            true => text.encode_chat(None, &self.text),
+            false => text.encode_raw(&self.text),
+        }
+    }
+
     /// What a user says in a chat; there is no right answer.
     pub(super) fn plain(id: impl Into<String>, category: impl Into<String>, text: impl Into<String>) -> Self {
         Self {

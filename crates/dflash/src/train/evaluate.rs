@@ -58,9 +58,6 @@ pub(super) fn evaluate(args: &EvaluateArgs, env: &Environment) -> Outcome<ExitCo
 
 /// A prompt as the model sees it.
 fn sequence(loaded: &Loaded, prompt: Prompt, source: u64) -> Outcome<Sequence> {
-    let ids = match prompt.chat_template {
-        true => loaded.text.encode_chat(None, &prompt.text)?,
-        false => loaded.text.encode_raw(&prompt.text)?,
-    };
+    let ids = prompt.ids(&loaded.text, true)?;
     Ok(Sequence { source, category: prompt.category, prompt: ids.len(), ids })
 }
