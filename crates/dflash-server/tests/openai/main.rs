@@ -11,6 +11,7 @@ mod faults;
 mod gate;
 mod life;
 mod models;
+mod prefix;
 mod refusals;
 mod side_by_side;
 mod stream;
