@@ -1,5 +1,5 @@
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use dflash_tensor::Backend;
@@ -51,11 +51,11 @@ fn weights(path: &Path, options: &Options) -> io::Result<String> {
     }
     let mut hash = Sha256::new();
     for file in &files {
-        hash.update(file.file_name().unwrap_or_default().as_encoded_bytes());
-        let mut reader = BufReader::with_capacity(1 << 20, File::open(file)?);
+        let mut file = File::open(file)?;
+        hash.update(file.metadata()?.len().to_le_bytes());
         let mut buffer = vec![0; 1 << 20];
         loop {
-            match reader.read(&mut buffer)? {
+            match file.read(&mut buffer)? {
                 0 => break,
                 read => hash.update(&buffer[..read]),
             }
