@@ -1,8 +1,8 @@
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 use std::time::Instant;
 
+use super::held::Held;
 use super::{Counts, Found, Lookup, PrefixTier, Snapshot};
 use crate::Decoder;
 use crate::sequence::{Awaited, Sequence};
@@ -34,6 +34,7 @@ pub struct PrefixOptions {
 pub(crate) struct PrefixCache {
     options: PrefixOptions,
     entries: Vec<Entry>,
+    held: Held,
     /// Priority of the last one that went.
     age: f64,
     tier: Option<Box<dyn PrefixTier>>,
@@ -49,7 +50,7 @@ struct Entry {
 
 impl PrefixCache {
     pub fn new(options: PrefixOptions, tier: Option<Box<dyn PrefixTier>>, counts: Arc<Counts>) -> Self {
-        Self { options, entries: Vec::new(), age: 0.0, tier, counts }
+        Self { options, entries: Vec::new(), held: Held::default(), age: 0.0, tier, counts }
     }
 
     /// What a new sequence begins with: the longest state that serves it, or none yet where one of `others` is about to
@@ -213,11 +214,13 @@ impl PrefixCache {
             entry.priority = self.age + entry.value;
             return;
         }
-        let replaced = self.entries.extract_if(.., |entry| snapshot.covers(&entry.snapshot)).count();
-        let value = snapshot.len() as f64 / bytes(std::iter::once(&*snapshot)).max(1) as f64;
+        let replaced = self.entries.extract_if(.., |entry| snapshot.covers(&entry.snapshot));
+        let replaced = replaced.map(|entry| self.held.remove(&entry.snapshot)).count();
+        self.held.add(&snapshot);
+        let value = snapshot.len() as f64 / snapshot.bytes().max(1) as f64;
         self.entries.push(Entry { snapshot, value, priority: self.age + value });
-        let (bytes, evicted) = self.make_room();
-        let entries = self.entries.len();
+        let evicted = self.make_room();
+        let (entries, bytes) = (self.entries.len(), self.held.bytes());
         self.counts.change(|stats| {
             stats.stored += 1;
             stats.replaced += replaced as u64;
@@ -227,29 +230,18 @@ impl PrefixCache {
         });
     }
 
-    /// Lets states go until the rest is within the limits, the newest last. Bytes of the rest, and how many made room for
-    /// others.
-    fn make_room(&mut self) -> (usize, u64) {
+    /// Lets states go until the rest is within the limits, the newest last: how many made room for others.
+    fn make_room(&mut self) -> u64 {
         let mut evicted = 0;
-        loop {
-            let held = bytes(self.entries.iter().map(|entry| &*entry.snapshot));
-            if self.entries.len() <= self.options.entries && held <= self.options.bytes {
-                return (held, evicted);
-            }
-            let others = &self.entries[..self.entries.len() - 1];
-            let priorities = others.iter().map(|entry| entry.priority).enumerate();
-            match priorities.min_by(|(_, one), (_, other)| one.total_cmp(other)) {
-                Some((index, priority)) => {
-                    self.age = self.age.max(priority);
-                    self.entries.remove(index);
-                    evicted += 1;
-                }
-                None => {
-                    self.entries.clear();
-                    return (0, evicted);
-                }
-            }
+        while self.entries.len() > self.options.entries || self.held.bytes() > self.options.bytes {
+            let others = self.entries[..self.entries.len() - 1].iter().map(|entry| entry.priority);
+            let least = others.enumerate().min_by(|(_, one), (_, other)| one.total_cmp(other));
+            let (index, priority) = least.unwrap_or((0, self.age));
+            self.age = self.age.max(priority);
+            self.held.remove(&self.entries.remove(index).snapshot);
+            evicted += u64::from(least.is_some());
         }
+        evicted
     }
 }
 
@@ -259,17 +251,4 @@ fn worth(snapshot: &Snapshot, seq: &Sequence) -> Option<(usize, usize)> {
     let len = snapshot.serves(&seq.ids[..seq.prompt - 1]);
     let worth = if seq.tapped && !snapshot.drafts(len) { len.saturating_sub(DRAFT_WORTH) } else { len };
     (worth > 0).then_some((worth, len))
-}
-
-/// Bytes that states hold together.
-fn bytes<'a>(snapshots: impl Iterator<Item = &'a Snapshot>) -> usize {
-    let (mut known, mut total) = (HashSet::new(), 0);
-    snapshots.for_each(|snapshot| {
-        snapshot.parts(&mut |address, bytes| {
-            if known.insert(address) {
-                total += bytes;
-            }
-        });
-    });
-    total
 }

@@ -3,6 +3,7 @@
 
 mod cache;
 mod counts;
+mod held;
 mod lookup;
 mod snapshot;
 mod tier;

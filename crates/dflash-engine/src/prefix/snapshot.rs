@@ -105,6 +105,13 @@ impl Snapshot {
         seq.stats.cached_tokens = len;
     }
 
+    /// Bytes of everything held, shared or not.
+    pub fn bytes(&self) -> usize {
+        let mut total = 0;
+        self.parts(&mut |_, bytes| total += bytes);
+        total
+    }
+
     /// Tells address and bytes of everything held; what is shared has one address.
     pub fn parts(&self, tell: &mut dyn FnMut(usize, usize)) {
         self.target.parts(tell);
