@@ -105,6 +105,13 @@ fn ask(engine: &EngineHandle, prompt: &[u32]) -> (Vec<u32>, Stats) {
     panic!("no end");
 }
 
+/// Ends a process, as it were: all is written, and its right to write is free.
+fn end(engine: EngineHandle) {
+    let ended = engine.end();
+    drop(engine);
+    assert!(ended.wait(Duration::from_secs(20)), "the engine ends");
+}
+
 const PLENTY: u64 = 1 << 30;
 
 #[test]
@@ -118,11 +125,9 @@ fn a_process_goes_on_from_what_another_kept() {
         while house.files().is_empty() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        drop(engine);
+        end(engine);
         let next = [&first[..], &answer, &prompt(15, 2)].concat();
         let (wanted, _) = ask(&House::new(model).engine("d", PLENTY), &next);
-        // Whoever writes there may still be at it.
-        std::thread::sleep(Duration::from_millis(100));
         let engine = house.engine("d", PLENTY);
         let (found, stats) = ask(&engine, &next);
         assert_eq!(found, wanted, "{model:?}");
@@ -144,7 +149,7 @@ fn whatever_is_wrong_with_a_file_is_a_miss() {
     let engine = house.engine("d", PLENTY);
     let (wanted, _) = ask(&engine, &first);
     let file = house.until(1).pop().unwrap();
-    drop(engine);
+    end(engine);
     let sound = fs::read(&file).unwrap();
     let flipped = |at: usize| {
         let mut bytes = sound.clone();
@@ -168,20 +173,26 @@ fn whatever_is_wrong_with_a_file_is_a_miss() {
         let engine = house.engine("d", PLENTY);
         let (found, stats) = ask(&engine, &first);
         assert_eq!((found, stats.cached_tokens), (wanted.clone(), 0), "{} bytes", damage.len());
-        drop(engine);
+        end(engine);
         house.until(1);
         fs::write(&file, &sound).unwrap();
         let engine = house.engine("d", PLENTY);
         fs::write(&file, &damage).unwrap();
         let (found, stats) = ask(&engine, &first);
         assert_eq!((found, stats.cached_tokens), (wanted.clone(), 0), "{} bytes", damage.len());
-        drop(engine);
+        end(engine);
         house.until(1);
     }
     fs::write(&file, &sound).unwrap();
     let engine = house.engine("d", PLENTY);
     fs::remove_file(&file).unwrap();
     assert_eq!(ask(&engine, &first).0, wanted, "a file that vanished");
+    end(engine);
+    let left = [".tmpAbCdEf", "0000000100-00.partial"].map(|name| house.states().join(name));
+    left.iter().for_each(|path| fs::write(path, "half of it").unwrap());
+    house.until(1);
+    end(house.engine("d", PLENTY));
+    assert!(!left.iter().any(|path| path.exists()), "what a killed process left behind");
 }
 
 #[test]
@@ -202,8 +213,7 @@ fn one_writes_and_the_limit_holds() {
     ask(&writer, &grown);
     std::thread::sleep(Duration::from_millis(200));
     house.until(2);
-    drop(writer);
-    std::thread::sleep(Duration::from_millis(100));
+    end(writer);
     let small = house.engine("d", 3 * size + size / 2);
     for seed in 10..20 {
         ask(&small, &prompt(100, seed));
@@ -240,7 +250,7 @@ fn a_draft_without_a_sink_has_no_empty_piece() {
     let engine = house.engine("d", PLENTY);
     let (answer, _) = ask(&engine, &first);
     house.until(1);
-    drop(engine);
+    end(engine);
     let next = [&first[..], &answer, &prompt(15, 2)].concat();
     let (found, stats) = ask(&house.engine("d", PLENTY), &next);
     assert_eq!(found, ask(&cold.engine("d", PLENTY), &next).0);

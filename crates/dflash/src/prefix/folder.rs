@@ -13,6 +13,8 @@ use crate::obtain::hex;
 const LOCK: &str = ".lock";
 const EXTENSION: &str = "safetensors";
 const PARTIAL: &str = "partial";
+/// What `safetensors` writes to, beside the file.
+const TEMPORARY: &str = ".tmp";
 
 /// The states of one set of weights in a folder.
 pub(super) struct Folder {
@@ -38,7 +40,31 @@ impl Folder {
     pub fn open(path: PathBuf) -> io::Result<Self> {
         fs::create_dir_all(&path)?;
         let lock = File::create(path.join(LOCK)).ok().filter(|file| file.try_lock().is_ok());
-        Ok(Self { path, lock })
+        let folder = Self { path, lock };
+        folder.sweep();
+        Ok(folder)
+    }
+
+    /// Removes what a killed process left half-written. Only before anything is written here.
+    fn sweep(&self) {
+        for path in self.paths() {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if name.starts_with(TEMPORARY) || name.ends_with(PARTIAL) {
+                self.remove(&path);
+            }
+        }
+    }
+
+    fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        fs::read_dir(&self.path).into_iter().flatten().flatten().map(|entry| entry.path())
+    }
+
+    /// Lets another process write here: nothing is written any more.
+    pub fn release(&self) {
+        if let Some(lock) = &self.lock {
+            // It is free at the latest when this process ends.
+            let _ = lock.unlock();
+        }
     }
 
     /// Whether states may be written and removed here.
@@ -51,21 +77,21 @@ impl Folder {
         fs::metadata(&self.path).and_then(|facts| facts.modified()).ok()
     }
 
-    /// All states that are here, of which those that are `known` are not read again. What a killed process left behind is
-    /// removed, and so is what is no state.
+    /// All states that are here, of which those that are `known` are not read again. What is no state is removed.
     pub fn list(&self, known: Vec<Stored>) -> Vec<Stored> {
         let mut known: HashMap<PathBuf, Stored> =
             known.into_iter().map(|stored| (stored.path.clone(), stored)).collect();
-        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
         let mut stored = |path: PathBuf| known.remove(&path).or_else(|| self.look_at(path));
-        entries.filter_map(|entry| stored(entry.path())).collect()
+        self.paths().filter_map(&mut stored).collect()
     }
 
     fn look_at(&self, path: PathBuf) -> Option<Stored> {
-        let extension = path.extension()?.to_str()?.to_owned();
         let facts = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
-        let head = (extension == EXTENSION).then(|| file::head(&path)).flatten();
-        if head.is_none() && [EXTENSION, PARTIAL].contains(&extension.as_str()) {
+        if path.extension()? != EXTENSION {
+            return None;
+        }
+        let head = file::head(&path);
+        if head.is_none() {
             self.remove(&path);
         }
         Some(Stored { head: head?, bytes: facts.len(), used: facts.modified().ok()?, path })

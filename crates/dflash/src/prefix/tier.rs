@@ -1,6 +1,6 @@
 use std::io;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -132,9 +132,10 @@ impl Drop for DiskTier {
     /// What waits to be written is written.
     fn drop(&mut self) {
         drop(self.writer.take());
-        if let Some(written) = self.written.take() {
-            // It hangs up when it is done.
-            let _ = written.recv_timeout(LAST_WRITES);
+        let Some(written) = self.written.take() else { return };
+        // It hangs up when it is done.
+        if written.recv_timeout(LAST_WRITES) == Err(RecvTimeoutError::Disconnected) {
+            self.shared.folder.release();
         }
     }
 }
