@@ -5,13 +5,17 @@ use std::path::{Path, PathBuf};
 use dflash_tensor::Backend;
 use sha2::{Digest, Sha256};
 
+use crate::cache::human_bytes;
 use crate::obtain::hex;
 use crate::options::Options;
 use crate::remembered::{self, Entry};
+use crate::report::say;
 use crate::runtime::{DraftInfo, PairInfo};
 
 /// Where hashes of weights are remembered.
 const REMEMBERED: &str = "weights.json";
+/// Bytes that take longer than a second.
+const SLOW: u64 = 1 << 30;
 
 /// What shapes states, and nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +52,11 @@ fn weights(path: &Path, options: &Options) -> io::Result<String> {
     let key = path.display().to_string();
     if let Some(known) = remembered::recall(options, REMEMBERED, &key, &stamp) {
         return Ok(known);
+    }
+    let bytes: u64 = files.iter().filter_map(|file| fs::metadata(file).ok()).map(|facts| facts.len()).sum();
+    if bytes > SLOW {
+        let size = human_bytes(bytes);
+        say(format_args!("reading {size} of weights, once: states on disk are kept by their content"));
     }
     let mut hash = Sha256::new();
     for file in &files {
