@@ -1,7 +1,7 @@
 //! States of prompts and answers in files, so that a conversation goes on after a restart without being read again.
 //!
-//! A folder for each set of weights holds a file for each state ([`file`]). Who opens a folder first writes there, all
-//! others read ([`folder`]). Files are read and written by threads of their own ([`tier`]); whatever is wrong with one
+//! A folder for each set of weights holds a file for each state (`file`). Who opens a folder first writes there, all
+//! others read (`folder`). Files are read and written by threads of their own (`tier`); whatever is wrong with one
 //! makes it a miss, never an error.
 
 mod args;

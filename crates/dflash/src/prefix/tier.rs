@@ -121,10 +121,8 @@ impl PrefixTier for DiskTier {
     }
 
     fn stats(&self) -> TierStats {
-        let index = self.shared.index();
-        let (entries, bytes) = (index.states.len(), index.states.iter().map(|state| state.bytes).sum());
-        let stats = *self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner);
-        TierStats { entries, bytes, ..stats }
+        // Asked in every step: it waits for nobody who reads or writes files.
+        *self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -148,6 +146,7 @@ impl Shared {
         if index.seen != changed || changed.is_none() {
             let known = std::mem::take(&mut index.states);
             *index = Index { states: self.folder.list(known), seen: changed };
+            self.tell(&index);
         }
     }
 
@@ -191,8 +190,16 @@ impl Shared {
     /// Drops a state that cannot be read.
     fn forget(&self, stored: &Stored) {
         self.folder.remove(&stored.path);
-        self.index().states.retain(|state| state.path != stored.path);
+        let mut index = self.index();
+        index.states.retain(|state| state.path != stored.path);
+        self.tell(&index);
         self.count(|stats| stats.damaged += 1);
+    }
+
+    /// Notes what is there.
+    fn tell(&self, index: &Index) {
+        let bytes = index.states.iter().map(|state| state.bytes).sum();
+        self.count(|stats| (stats.entries, stats.bytes) = (index.states.len(), bytes));
     }
 
     fn count(&self, add: impl FnOnce(&mut TierStats)) {
@@ -246,6 +253,7 @@ impl Shared {
         index.states.push(stored);
         self.make_room(&mut index);
         index.seen = self.folder.changed();
+        self.tell(&index);
     }
 
     /// Removes what was not used for the longest time until the rest is within the limit.
