@@ -16,6 +16,10 @@ def tools(weather):
     return [{"name": "weather", "description": "The weather of a city", "input_schema": weather}]
 
 
+def prompt_tokens(usage):
+    return usage.input_tokens + usage.cache_read_input_tokens
+
+
 def test_streamed_and_not(client, model):
     ask = dict(model=model, max_tokens=24, messages=ASK, system="Be short.", **GREEDY)
     whole = client.messages.create(**ask)
@@ -24,8 +28,10 @@ def test_streamed_and_not(client, model):
         text = "".join(stream.text_stream)
         final = stream.get_final_message()
     assert text == final.content[0].text == whole.content[0].text
-    assert (final.stop_reason, final.usage) == (whole.stop_reason, whole.usage)
-    assert whole.usage.output_tokens <= 24
+    assert final.stop_reason == whole.stop_reason
+    assert final.usage.output_tokens == whole.usage.output_tokens <= 24
+    assert prompt_tokens(final.usage) == prompt_tokens(whole.usage)
+    assert final.usage.cache_read_input_tokens > 0, "the prompt was read before"
 
 
 def test_events(client, model):
@@ -65,7 +71,7 @@ def test_tools(client, model, weather):
 def test_count_tokens(client, model, weather):
     plain = client.messages.count_tokens(model=model, messages=ASK, system="Be short.").input_tokens
     answer = client.messages.create(model=model, messages=ASK, system="Be short.", max_tokens=1, **GREEDY)
-    assert plain == answer.usage.input_tokens
+    assert plain == prompt_tokens(answer.usage)
     assert client.messages.count_tokens(model=model, messages=ASK, tools=tools(weather)).input_tokens > plain
 
 
