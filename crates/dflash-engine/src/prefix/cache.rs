@@ -137,7 +137,9 @@ impl PrefixCache {
             &Awaited::Prefill(awaited) => {
                 let comes = |other: &Sequence| {
                     let alike = other.ids.get(..awaited) == prompt.get(..awaited);
-                    other.is_prompt() && !other.is_over() && other.cuts.contains(&awaited) && alike
+                    // Who waits for as much, itself maybe, would be waited for in a circle.
+                    let waits = matches!(other.awaits, Some(Awaited::Prefill(at)) if at >= awaited);
+                    other.is_prompt() && !other.is_over() && other.cuts.contains(&awaited) && alike && !waits
                 };
                 let there = self.best(seq).is_some_and(|(_, len)| len >= awaited);
                 (there || !seqs.iter().any(comes)).then_some(None)
