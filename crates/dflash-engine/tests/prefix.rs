@@ -268,6 +268,26 @@ fn who_shares_nothing_finds_and_leaves_nothing() {
     assert_eq!(warm.prefix_stats(), dflash_engine::PrefixStats::default());
 }
 
+/// The first is decoded plainly, so that what it leaves is of no worth to those who waited for it.
+#[test]
+fn those_who_wait_in_vain_do_not_wait_for_each_other() {
+    let case = Case::tiny_llama();
+    let vocab = target(&case.path).spec().vocab;
+    let warm = engine(drafting(&case, 5), 8, Some(ALL));
+    let mut joined = 0;
+    for seed in 0..20 {
+        let ids = prompt(250, vocab, seed);
+        let plain = Request { decoding: Decoding::Plain, ..request(&ids, 4, &[]) };
+        let alike = (0..4).map(|_| request(&ids, 4, &[]));
+        let all: Vec<_> =
+            std::iter::once(plain).chain(alike).map(|request| warm.submit(request).expect("room")).collect();
+        let told: Vec<_> = all.into_iter().map(|submission| told(submission).0).collect();
+        assert!(told.iter().all(|one| *one == told[0]), "round {seed}");
+        joined = warm.prefix_stats().joined;
+    }
+    assert!(joined > 0, "nobody waited");
+}
+
 /// States on disk outlive the build that wrote them. Where one of these changes, a kernel sums in another order or a state
 /// lies otherwise in memory: raise `NUMERICS` in `dflash-cpu/src/backend.rs`, and write the new ones here.
 #[test]
